@@ -218,7 +218,7 @@ impl Context {
         let sessions = rows.into_iter().filter_map(read).collect();
         // The configuration holds the projects of the sessions.
         let roots = self.store.roots().iter();
-        let roots = roots.filter(|root| root.layout.name() == Chorus.name());
+        let roots = roots.filter(|root| root.layout.name() == Chorus.spec().name);
         troubles.extend(roots.filter_map(|root| self.store.chorus().config(root).err()));
         troubles.iter().for_each(|error| self.warn(error));
         sessions

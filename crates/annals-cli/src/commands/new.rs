@@ -92,7 +92,7 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
         None => Vec::new(),
     };
     let id = writer.session();
-    if root.layout.name() == ClaudeCode.name() && uuid::Uuid::try_parse(id.as_str()).is_err() {
+    if root.layout.name() == ClaudeCode.spec().name && uuid::Uuid::try_parse(id.as_str()).is_err() {
         context.print_note_once("Claude Code resumes only sessions whose id is a UUID");
     }
     if context.json {
@@ -118,7 +118,7 @@ pub(super) fn agent_folder(
     directory: &str,
     agent: &str,
 ) -> Result<String> {
-    if root.layout.name() != Chorus.name() {
+    if root.layout.name() != Chorus.spec().name {
         bail!(
             "{} is a root of {}, which has no agents; --agent is for chorus",
             root.path.display(),

@@ -9,7 +9,7 @@ mod target;
 use std::collections::HashMap;
 
 use annals::cost::{Charge, ContextFill};
-use annals::model::{Block, Body, Entry, Message, Role, Span};
+use annals::model::{Block, Body, Entry, EntryId, EntryKey, Message, Role, Span};
 use annals::store::{
     Agent, ConversationInfo, FolderHints, MessageFilter, RecordRef, Session, results_under_calls,
 };
@@ -312,15 +312,17 @@ fn apply_filters(
         filter.role.is_some() || since.is_some() || until.is_some() || filter.text.is_some();
     if filtered || args.kind.is_some() {
         let mut kept = Vec::new();
-        let index: HashMap<Span, usize> = selection
+        // A record may have several entries.
+        let index: HashMap<(Span, Option<EntryKey>), usize> = selection
             .entries
             .iter()
-            .filter_map(|&at| Some((scan.outlines.get(at)?.span, at)))
+            .filter_map(|&at| scan.outlines.get(at).map(|it| ((it.span, it.key), at)))
             .collect();
         session.each_entry_of_log(selection.log, &selection.entries, |entry| {
             let wanted =
                 filter.accepts(&entry) && args.kind.is_none_or(|kind| has_kind(&entry, kind));
-            if let Some(at) = index.get(&entry.span).filter(|_| wanted) {
+            let place = (entry.span, entry.id.as_ref().map(EntryId::key));
+            if let Some(at) = index.get(&place).filter(|_| wanted) {
                 kept.push(*at);
             }
             Ok(true)

@@ -82,7 +82,7 @@ fn every_verb_that_writes_is_refused() {
             &["tag", session, "x"],
             &["notes", "add", session, "x"],
             &["todos", "add", session, "x"],
-            &["compact", session, "-m", "x"],
+            &["compact", session, "--summary", "x"],
             &["delete", session, "--apply"],
             &["archive", session, "--apply"],
             &["repair", session, "--apply"],
@@ -112,13 +112,11 @@ fn keep_copies_a_gemini_session_and_skips_a_database() {
     ] {
         let stage = Stage::of_layout(layout, fixture).without_notes();
         assert_eq!(stage.annals(&["keep"]).code, 0, "{layout}");
-        let list = stage.annals(&["archive", "--list", "--json"]).json();
-        let sessions = list["packs"].as_array().map_or(0, |packs| {
-            packs
-                .iter()
-                .filter(|pack| pack["session"].is_string())
-                .count()
-        });
+        let list = stage.annals(&["archive", "--list", "--json"]).out;
+        let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+        let packs = list["archived"].as_array().unwrap().iter();
+        let sessions = packs.flat_map(|pack| pack["sessions"].as_array().unwrap());
+        let sessions = sessions.count();
         assert_eq!(sessions, copied, "{layout}: {list}");
     }
 }

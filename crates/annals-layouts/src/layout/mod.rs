@@ -14,7 +14,7 @@
 //! further members in the member `annals` (`extension.rs`), notes, tags and summaries in a log of
 //! their own (`annotations.rs`), todos in a document, and sub-agents as sessions with the name
 //! `SESSION--agent-AGENT`. Members that only one layout has are passed through:
-//! `Writer::draft_members` lists their names, and the store refuses all others.
+//! `WriterSpec::draft_members` lists their names, and the store refuses all others.
 
 mod annotations;
 mod append_state;
@@ -34,6 +34,7 @@ mod record;
 mod repair;
 mod reply;
 mod salvage;
+mod spec;
 mod todos;
 mod usage_fields;
 mod write;
@@ -59,6 +60,7 @@ pub use record::Record;
 pub use repair::{PartialLinks, RepairRules};
 pub use reply::OpenReply;
 pub use salvage::{Piece, salvage};
+pub use spec::{LayoutChecks, LayoutSpec, LogNames, SessionListWriter, WriterSpec};
 pub use write::{
     Change, Edit, EditPlan, ForkEdit, ForkParent, ListUpdate, NewSession, PROGRAM, PlanContext,
     RowUpdate, Spawn, Writer,
@@ -132,17 +134,11 @@ pub fn is_folder_of(layout: &str, project: &Project, directory: &str) -> bool {
 
 /// A tree of files and the schema of their lines.
 pub trait Layout: Sync {
-    /// Name in flags and JSON.
-    fn name(&self) -> &'static str;
+    /// Facts about the layout.
+    fn spec(&self) -> &'static LayoutSpec;
 
     /// Default roots, independent of the current directory.
     fn roots(&self, env: &Env) -> Vec<PathBuf>;
-
-    /// Name of the layout's directory within a project, if it has one. It is searched for in the
-    /// current directory and its ancestors.
-    fn project_dir(&self) -> Option<&'static str> {
-        None
-    }
 
     /// Returns whether a directory with these entries looks like a root of this layout.
     fn matches_root(&self, names: &[&str]) -> bool;
@@ -159,43 +155,6 @@ pub trait Layout: Sync {
     /// annals is removing.
     fn classify(&self, path: &Path) -> Option<Artifact>;
 
-    /// Returns whether the file, or a directory that is not scanned, belongs to the layout's
-    /// program although it is not an artifact.
-    fn is_program_file(&self, path: &Path) -> bool {
-        let _ = path;
-        false
-    }
-
-    /// Returns whether a file is stored with its session but in a place where the layout's program
-    /// puts no such file, so nothing reads it.
-    fn is_misplaced(&self, path: &Path) -> bool {
-        let _ = path;
-        false
-    }
-
-    /// Names of the session attributes that only this layout has.
-    fn attributes(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Returns why the layout's program would reject a record, or not accept it as part of this
-    /// log: the kind of flaw and a description. `first` is the log's first record.
-    fn record_fault(
-        &self,
-        log: &Artifact,
-        first: &str,
-        record: &str,
-    ) -> Option<(FlawKind, String)> {
-        let _ = (log, first, record);
-        None
-    }
-
-    /// Files that the layout's program always keeps with a session log.
-    fn required_files(&self, log: &Artifact) -> Vec<Artifact> {
-        let _ = log;
-        Vec::new()
-    }
-
     /// Returns the path of an artifact: the inverse of [`Layout::classify`].
     fn path_for(&self, artifact: &Artifact) -> PathBuf;
 
@@ -205,76 +164,8 @@ pub trait Layout: Sync {
     /// Several directories may share one, so a folder is never decoded.
     fn folder(&self, directory: &str) -> Option<String>;
 
-    /// Returns an absolute directory as the layout's program writes it, if that program keeps
-    /// symbolic links; `None` if the program resolves them.
-    fn spelled_directory(&self, directory: &str) -> Option<String> {
-        let _ = directory;
-        None
-    }
-
-    /// Returns the log that a text names without a lookup, such as a project's directory and a day,
-    /// whether or not it exists.
-    fn log_from_name(&self, text: &str) -> Option<Artifact> {
-        let _ = text;
-        None
-    }
-
-    /// Returns why a text that looks like such a name is invalid.
-    fn log_name_fault(&self, text: &str) -> Option<String> {
-        let _ = text;
-        None
-    }
-
-    /// Number of days after which the layout's program deletes sessions, unless its settings
-    /// differ.
-    fn retention_days(&self) -> Option<u64>;
-
-    /// Returns whether those days count from the modification time of the session's file. If not,
-    /// they count from the newest entry.
-    fn expires_by_mtime(&self) -> bool {
-        true
-    }
-
-    /// Returns whether a session's age is that of its log file instead of its newest entry, as in
-    /// the clean-up of the layout's program.
-    fn ages_by_file(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the layout's program locks `FILE.lock` while it writes the log `FILE`, and
-    /// may replace the log by a copy under that lock.
-    fn has_lock_files(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the layout's program reads a conversation by following parent links from its
-    /// end. Such a program loses everything before a broken link.
-    fn follows_parent_links(&self) -> bool {
-        false
-    }
-
-    /// Pattern contained in every record that has usage, so that other records can be skipped;
-    /// `None` if every record must be read.
-    fn usage_needle(&self) -> Option<Needle> {
-        None
-    }
-
-    /// Returns the possible log files of the program run that started at a time, the usual name
-    /// first. Empty if the program logs its runs elsewhere.
-    fn run_logs(&self, started: Timestamp) -> Vec<Artifact> {
-        let _ = started;
-        Vec::new()
-    }
-
     /// Returns a decoder for the records of a file.
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder>;
-
-    /// Returns the companion file of a log, which stores what the layout's program would not accept
-    /// in the log itself.
-    fn companion(&self, log: &Artifact) -> Option<Artifact> {
-        let _ = log;
-        None
-    }
 
     /// Returns the writer; `None` for a read-only layout.
     fn writer(&self) -> Option<&dyn Writer>;
@@ -283,7 +174,17 @@ pub trait Layout: Sync {
     fn repair_rules(&self) -> &dyn RepairRules {
         &repair::ExtensionRepair
     }
+
+    /// Returns what a check of its files looks for.
+    fn checks(&self) -> &dyn LayoutChecks {
+        &NoChecks
+    }
 }
+
+/// Checks of a layout that has none of its own.
+struct NoChecks;
+
+impl LayoutChecks for NoChecks {}
 
 /// Decodes the records of one file into entries. Total: any bytes give entries and flaws, never an
 /// error.

@@ -13,11 +13,11 @@ use jiff::tz::TimeZone;
 
 use super::append_state::AppendState;
 use super::content::{GivenBlocks, UNNAMED_CALL_PREFIX};
+use super::spec::{SessionListWriter, WriterSpec};
 use super::usage_fields::truncate_to_millis;
 use crate::error::{Error, Result};
 use crate::model::{
-    AgentId, Artifact, Block, Body, Draft, EntryId, EntryKey, ListRow, Members, SYNTHETIC,
-    SessionId, Todo,
+    AgentId, Artifact, Block, Body, Draft, EntryId, EntryKey, Members, SYNTHETIC, SessionId, Todo,
 };
 
 /// Maps changes to edits. Pure: the store passes in what it needs and applies the result.
@@ -37,13 +37,7 @@ pub trait Writer: Sync {
         stamp: &mut PlanContext<'_>,
     ) -> Result<EditPlan>;
 
-    /// Draft members that only this layout has: see [`Draft::members`]. A draft with any other
-    /// member is rejected before anything is written.
-    fn draft_members(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Returns whether an entry with this body may have the given [member](Self::draft_members).
+    /// Returns whether an entry with this body may have the given [member](WriterSpec::draft_members).
     fn has_place_for(&self, body: &Body, member: &str) -> bool {
         let _ = (body, member);
         true
@@ -63,24 +57,6 @@ pub trait Writer: Sync {
     /// id. `None` where records do not name their reply.
     fn reply_id(&self, _fresh: &mut dyn FnMut() -> String) -> Option<String> {
         None
-    }
-
-    /// Returns whether the first record of a session contains its title ([`AppendState::TITLE`]).
-    /// If not, the store adds the title afterwards.
-    fn title_in_header(&self) -> bool {
-        false
-    }
-
-    /// Returns whether a session's title is stored in the session list instead of its log. Such a
-    /// session has its title ([`AppendState::TITLE`]) as soon as it is listed.
-    fn title_in_session_list(&self) -> bool {
-        false
-    }
-
-    /// Members that a new session may have: see [`NewSession::members`]. They are in
-    /// [`AppendState::writer_state`] when the session begins.
-    fn session_members(&self) -> &'static [&'static str] {
-        &[]
     }
 
     /// Rejects a caller-supplied record that the layout's program would not accept, or not as part
@@ -107,17 +83,6 @@ pub trait Writer: Sync {
         Ok(None)
     }
 
-    /// Returns whether each record must be later than the one before, because the layout's program
-    /// orders records by time.
-    fn needs_rising_times(&self) -> bool {
-        false
-    }
-
-    /// Returns whether tool result records name the tool.
-    fn results_name_tools(&self) -> bool {
-        false
-    }
-
     /// Converts an id of another layout to one that this layout's program accepts.
     fn valid_id(&self, id: &str) -> String {
         match id.contains(super::AGENT_SEPARATOR) {
@@ -139,66 +104,17 @@ pub trait Writer: Sync {
         None
     }
 
-    /// Session members that a fork keeps.
-    fn fork_members(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     /// Copies a record into a fork, unchanged except for ids that must differ.
     fn copy_record(&self, record: &[u8], graft: &ForkEdit<'_>) -> Result<Vec<u8>>;
 
-    /// Returns the session list that contains a log, if the layout has session lists.
-    fn session_list(&self, log: &Artifact) -> Option<Artifact> {
-        let _ = log;
+    /// Facts about the writer.
+    fn writer_spec(&self) -> &'static WriterSpec {
+        &WriterSpec::DEFAULT
+    }
+
+    /// Returns how its session lists are written; `None` if the layout has none.
+    fn session_lists(&self) -> Option<&dyn SessionListWriter> {
         None
-    }
-
-    /// Returns the folder for new sessions of a directory, according to the root's configuration.
-    fn default_folder(&self, rows: &[ListRow], directory: &str) -> Option<String> {
-        let _ = (rows, directory);
-        None
-    }
-
-    /// Returns why the layout's program cannot read the root's configuration, if these are its
-    /// bytes.
-    fn config_fault(&self, bytes: &[u8]) -> Option<String> {
-        let _ = bytes;
-        None
-    }
-
-    /// Returns the root's configuration with the folders of new logs added. `None` if it already
-    /// lists them, the layout has no such file, or the file cannot be parsed.
-    fn register_folders(&self, old: Option<&[u8]>, rows: &[RowUpdate]) -> Option<Vec<u8>> {
-        let _ = (old, rows);
-        None
-    }
-
-    /// Updates a session list from its logs.
-    ///
-    /// With `whole`, the rows are those of all logs that the list should contain. A missing or
-    /// damaged list can only be rebuilt from all of them.
-    fn update_session_list(
-        &self,
-        session_list: &Artifact,
-        old: Option<&[u8]>,
-        rows: &[RowUpdate],
-        whole: bool,
-    ) -> Result<ListUpdate> {
-        let _ = (session_list, old, rows, whole);
-        Ok(ListUpdate::Unchanged)
-    }
-
-    /// Rejects an invalid value of a session member: see [`Writer::session_members`].
-    fn check_session_member(&self, name: &str, json: &str) -> Result<()> {
-        let _ = (name, json);
-        Ok(())
-    }
-
-    /// Returns whether a session list is empty, so that it can be removed with the last log it
-    /// listed.
-    fn is_session_list_empty(&self, session_list: &Artifact, bytes: &[u8]) -> bool {
-        let _ = (session_list, bytes);
-        false
     }
 }
 
@@ -225,7 +141,7 @@ pub struct RowUpdate {
     pub first_title: Option<String>,
     /// Session of another program named by the newest message, for a new row.
     pub session_id: Option<String>,
-    /// Members of the row to set, as JSON; [`Writer::session_members`] lists their names.
+    /// Members of the row to set, as JSON; [`WriterSpec::session_members`] lists their names.
     pub members: Members,
     /// Working directory, for a new row.
     pub cwd: Option<String>,
@@ -307,7 +223,7 @@ pub struct NewSession {
     /// writes it once the session has begun.
     pub title: Option<String>,
     /// Members of a session's first record that only its layout has, such as a channel;
-    /// [`Writer::session_members`] lists their names.
+    /// [`WriterSpec::session_members`] lists their names.
     pub members: Members,
 }
 

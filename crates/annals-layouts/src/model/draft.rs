@@ -19,10 +19,10 @@ pub struct Draft {
     pub sidechain: bool,
     /// The sub-agent of such traffic.
     pub agent: Option<AgentId>,
-    /// Members of the record that are specific to its layout; [`Writer::draft_members`] lists their
+    /// Members of the record that are specific to its layout; [`WriterSpec::draft_members`] lists their
     /// names.
     ///
-    /// [`Writer::draft_members`]: crate::layout::Writer::draft_members
+    /// [`WriterSpec::draft_members`]: crate::layout::WriterSpec::draft_members
     pub members: Members,
     /// The JSON of blocks with more members than [`Block`] has, by index in the message. Only
     /// layouts that store blocks write it.

@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use crate::error::Result;
 use crate::store::{Agent, Session, results_under_calls};
 use annals_layouts::model::{
-    Block, Body, Entry, Fact, FlawCounts, KeySet, Message, Outline, OutlineKind, Role, Span, Todo,
-    Usage,
+    Block, Body, Entry, EntryId, EntryKey, Fact, FlawCounts, KeySet, Message, Outline, OutlineKind,
+    Role, Span, Todo, Usage,
 };
 use annals_layouts::tree::{Segment, Tree, one_line};
 
@@ -255,12 +255,14 @@ impl SectionReader<'_> {
         let said = |at: &usize| scan.outlines.get(*at).is_some_and(|one| is_shown(one.kind));
         let shown: Vec<usize> = stretch.entries.iter().copied().filter(said).collect();
         let shown = results_under_calls(&scan.outlines, &shown);
-        let index: HashMap<Span, usize> = shown
+        // A record may have several entries.
+        let index: HashMap<(Span, Option<EntryKey>), usize> = shown
             .iter()
-            .filter_map(|&at| Some((scan.outlines.get(at)?.span, at)))
+            .filter_map(|&at| scan.outlines.get(at).map(|it| ((it.span, it.key), at)))
             .collect();
         session.each_entry_of_log(log, &shown, |mut entry| {
-            let at = index.get(&entry.span).copied().unwrap_or_default();
+            let place = (entry.span, entry.id.as_ref().map(EntryId::key));
+            let at = index.get(&place).copied().unwrap_or_default();
             if let Some(redactor) = redactor.as_deref_mut() {
                 redactor.mask_entry(&mut entry);
             }

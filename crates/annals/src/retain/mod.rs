@@ -3,7 +3,7 @@
 //! Decides whether a session has expired. Its age is that of its newest entry, including
 //! sub-agents. File times are unreliable, because copied and touched files have new ones; they
 //! count only if no record has a time, or if the layout's own program uses them
-//! (`Layout::ages_by_file`). The state `expired` in lists uses the same time. Expired sessions move
+//! (`LayoutSpec::ages_by_file`). The state `expired` in lists uses the same time. Expired sessions move
 //! to the trash of the [`store`](crate::store); only purging the trash deletes anything.
 //!
 //! ```

@@ -49,7 +49,7 @@ pub struct SessionInfo {
     /// deletes sessions or it is in the archive.
     pub keep_days: Option<u64>,
     /// The time that its age counts from: that of its newest entry, or of its log file if no entry
-    /// has a time or [`Layout::ages_by_file`](annals_layouts::layout::Layout::ages_by_file).
+    /// has a time or [`LayoutSpec::ages_by_file`](annals_layouts::layout::LayoutSpec::ages_by_file).
     pub last_activity: Option<Timestamp>,
     /// Whether `last_activity` is the time of a file.
     pub last_activity_by_file: bool,

@@ -874,7 +874,8 @@ impl StaleSessionList {
 
 impl SessionFiles {
     /// Sets members of a session's row in the session list, such as the session id of the
-    /// underlying program. Values are JSON texts. [`Writer::session_members`] lists the names.
+    /// underlying program. Values are JSON texts. [`session_members`](annals_layouts::layout::WriterSpec::session_members)
+    /// lists the names.
     pub fn set_list_members(&self, members: &Members) -> Result<()> {
         self.refuse_archived()?;
         let writer = writer::layout_writer(&self.root)?;

@@ -4,7 +4,7 @@
 //! was read earlier can be loaded from the index and continued, so a ledger costs what was appended
 //! since.
 //!
-//! `Layout::usage_needle` identifies records with usage by their bytes, and `Scanner::next_where`
+//! `LayoutSpec::usage_needle` identifies records with usage by their bytes, and `Scanner::next_where`
 //! skips all others without splitting them into lines. Records of one session are similar, so most
 //! are compared with the previous one instead of parsed (`json/template.rs`,
 //! `Decoder::reply_delta`). Listing sessions makes the same `LogCharges` from full outlines; a test

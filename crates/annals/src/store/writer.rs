@@ -153,13 +153,16 @@ impl SessionWriter {
 
     /// Draft members that only this session's layout has.
     pub(crate) fn known_members(&self) -> &'static [&'static str] {
-        self.root.layout.writer().map_or(&[], Writer::draft_members)
+        self.root
+            .layout
+            .writer()
+            .map_or(&[], <dyn Writer>::draft_members)
     }
 
     /// Returns whether the session's title is in the session list instead of its log.
     pub(crate) fn is_title_in_list(&self) -> bool {
         self.layout_writer()
-            .is_some_and(Writer::title_in_session_list)
+            .is_some_and(<dyn Writer>::title_in_session_list)
     }
 
     /// Returns the writer of the session's layout.

@@ -56,6 +56,8 @@ pub(super) struct LogCursor {
     reader: Option<IncrementalReader>,
     seen_entries: SeenEntries,
     reread: Option<Reread>,
+    /// Reading began at the start of the log.
+    began_at_start: bool,
     /// All records of a derived log were read at least once.
     knows_all: bool,
     /// The time of the newest entry that was emitted.
@@ -105,6 +107,7 @@ impl LogCursor {
             reader: None,
             seen_entries: SeenEntries::default(),
             reread: None,
+            began_at_start: false,
             knows_all: false,
             newest: None,
         }
@@ -173,6 +176,7 @@ impl LogCursor {
         self.offset = offset;
         self.searched = offset;
         self.aligned = true;
+        self.began_at_start = offset == 0;
         self.cursor = None;
         self.more = true;
     }
@@ -209,12 +213,13 @@ impl LogCursor {
         }
         self.gone = false;
         self.id = id;
+        self.began_at_start |= self.offset == 0;
         if self.has_line(&handle).map_err(failed)? {
             self.read_lines(&handle, &mut turn)?;
             self.set_marks(&handle).map_err(failed)?;
         }
         self.more = turn.more;
-        self.knows_all |= derived && self.reread.is_some() && !turn.more;
+        self.knows_all |= derived && self.began_at_start && !turn.more;
         Ok(turn)
     }
 

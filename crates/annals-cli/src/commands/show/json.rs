@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use annals::cost::Charge;
-use annals::model::Money;
+use annals::model::{EntryId, Money, Outline};
 use annals::store::Session;
 use anyhow::Result;
 use serde::ser::SerializeSeq as _;
@@ -83,8 +83,9 @@ impl Serialize for EntryStream<'_> {
             self.session
                 .each_entry_of_log(self.selection.log, &self.selection.entries, |entry| {
                     // Entries arrive in order, without those that changed meanwhile.
-                    let place =
-                        places.find(|at| span(**at).is_some_and(|it| it.span == entry.span));
+                    let key = entry.id.as_ref().map(EntryId::key);
+                    let is_it = |it: &Outline| (it.span, it.key) == (entry.span, key);
+                    let place = places.find(|at| span(**at).is_some_and(is_it));
                     let cost = place.and_then(|at| self.costs.get(at)).copied();
                     let row = EntryJson::for_session(entry, &self.session.files.id).with_cost(cost);
                     unwritten = rows.serialize_element(&row).err();

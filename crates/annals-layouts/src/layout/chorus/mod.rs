@@ -57,7 +57,7 @@ use crate::model::{Artifact, ArtifactKind, FlawKind};
 
 use super::annotations::AnnotationDecoder;
 use super::opaque::OpaqueDecoder;
-use super::{Decoder, Env, Layout, Writer};
+use super::{Decoder, Env, Layout, LayoutChecks, LayoutSpec, Writer};
 
 pub use config::{Agent, Config, Settings, Workspace};
 pub use edit::ConfigEdit;
@@ -69,17 +69,26 @@ const OWN_AGENT: &str = "annals";
 #[derive(Debug)]
 pub struct Chorus;
 
+static SPEC: LayoutSpec = LayoutSpec {
+    project_dir: Some(".chorus"),
+    attributes: &[
+        "agent",
+        "agent_name",
+        "session_id",
+        "workspace",
+        "workspace_name",
+    ],
+    expires_by_mtime: false,
+    ..LayoutSpec::new("chorus")
+};
+
 impl Layout for Chorus {
-    fn name(&self) -> &'static str {
-        "chorus"
+    fn spec(&self) -> &'static LayoutSpec {
+        &SPEC
     }
 
     fn roots(&self, env: &Env) -> Vec<PathBuf> {
         env.home.iter().map(|home| home.join(".chorus")).collect()
-    }
-
-    fn project_dir(&self) -> Option<&'static str> {
-        Some(".chorus")
     }
 
     fn matches_root(&self, names: &[&str]) -> bool {
@@ -98,20 +107,6 @@ impl Layout for Chorus {
         path::may_hold_files(dir)
     }
 
-    fn record_fault(&self, _: &Artifact, _: &str, record: &str) -> Option<(FlawKind, String)> {
-        write::fault(record).map(|why| (FlawKind::UnfitRecord, why))
-    }
-
-    fn attributes(&self) -> &'static [&'static str] {
-        &[
-            "agent",
-            "agent_name",
-            "session_id",
-            "workspace",
-            "workspace_name",
-        ]
-    }
-
     fn classify(&self, path: &Path) -> Option<Artifact> {
         path::classify(path)
     }
@@ -122,14 +117,6 @@ impl Layout for Chorus {
 
     fn folder(&self, directory: &str) -> Option<String> {
         Some(format!("{}/{OWN_AGENT}", path::workspace_id(directory)))
-    }
-
-    fn retention_days(&self) -> Option<u64> {
-        None
-    }
-
-    fn expires_by_mtime(&self) -> bool {
-        false
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
@@ -146,5 +133,15 @@ impl Layout for Chorus {
 
     fn writer(&self) -> Option<&dyn Writer> {
         Some(self)
+    }
+
+    fn checks(&self) -> &dyn LayoutChecks {
+        self
+    }
+}
+
+impl LayoutChecks for Chorus {
+    fn record_fault(&self, _: &Artifact, _: &str, record: &str) -> Option<(FlawKind, String)> {
+        write::fault(record).map(|why| (FlawKind::UnfitRecord, why))
     }
 }

@@ -23,7 +23,7 @@ use crate::layout::usage_fields::{
 };
 use crate::layout::{
     AppendState, Change, Edit, EditPlan, ForkEdit, ForkParent, ListUpdate, NewSession, PROGRAM,
-    PlanContext, RowUpdate, Spawn, Writer,
+    PlanContext, RowUpdate, SessionListWriter, Spawn, Writer, WriterSpec,
 };
 use crate::layout::{annotations, fork_origin};
 use crate::model::{
@@ -65,6 +65,14 @@ pub(super) fn fault(record: &str) -> Option<String> {
         .then(|| check_members(record).err())
         .flatten()
 }
+
+static SPEC: WriterSpec = WriterSpec {
+    draft_members: MEMBERS,
+    session_members: session_list::MEMBERS,
+    title_in_session_list: true,
+    results_name_tools: true,
+    ..WriterSpec::DEFAULT
+};
 
 impl Writer for Chorus {
     fn new_session_log(&self, new: &NewSession, stamp: &mut PlanContext<'_>) -> Result<Artifact> {
@@ -139,10 +147,6 @@ impl Writer for Chorus {
         Ok(pen.finish())
     }
 
-    fn results_name_tools(&self) -> bool {
-        true
-    }
-
     fn copy_record(&self, record: &[u8], graft: &ForkEdit<'_>) -> Result<Vec<u8>> {
         let unreadable = || Error::refused(format!("`{}` cannot be copied: not JSON", graft.id));
         let text = String::from_utf8_lossy(record);
@@ -193,18 +197,16 @@ impl Writer for Chorus {
         set(record, &members).ok_or_else(unreadable)
     }
 
-    fn draft_members(&self) -> &'static [&'static str] {
-        MEMBERS
+    fn writer_spec(&self) -> &'static WriterSpec {
+        &SPEC
     }
 
-    fn title_in_session_list(&self) -> bool {
-        true
+    fn session_lists(&self) -> Option<&dyn SessionListWriter> {
+        Some(self)
     }
+}
 
-    fn session_members(&self) -> &'static [&'static str] {
-        session_list::MEMBERS
-    }
-
+impl SessionListWriter for Chorus {
     fn check_session_member(&self, name: &str, json: &str) -> Result<()> {
         session_list::check_member(name, json)
     }

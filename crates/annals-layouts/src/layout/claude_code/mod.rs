@@ -59,7 +59,7 @@ use std::path::{Path, PathBuf};
 
 use crate::model::{Artifact, ArtifactKind};
 
-use super::{Decoder, Env, Layout, Needle, RepairRules, Writer};
+use super::{Decoder, Env, Layout, LayoutChecks, LayoutSpec, RepairRules, Writer};
 
 use path::encode_path;
 
@@ -67,9 +67,17 @@ use path::encode_path;
 #[derive(Debug)]
 pub struct ClaudeCode;
 
+static SPEC: LayoutSpec = LayoutSpec {
+    attributes: &["format_version"],
+    retention_days: Some(30),
+    follows_parent_links: true,
+    usage_needle: Some(usage::NEEDLE),
+    ..LayoutSpec::new("claude-code")
+};
+
 impl Layout for ClaudeCode {
-    fn name(&self) -> &'static str {
-        "claude-code"
+    fn spec(&self) -> &'static LayoutSpec {
+        &SPEC
     }
 
     fn roots(&self, env: &Env) -> Vec<PathBuf> {
@@ -101,20 +109,8 @@ impl Layout for ClaudeCode {
         path::may_hold_logs(dir)
     }
 
-    fn attributes(&self) -> &'static [&'static str] {
-        &["format_version"]
-    }
-
     fn classify(&self, path: &Path) -> Option<Artifact> {
         path::classify(path)
-    }
-
-    fn is_program_file(&self, path: &Path) -> bool {
-        path::is_memory(path) || path::is_client_file(path)
-    }
-
-    fn is_misplaced(&self, path: &Path) -> bool {
-        path::is_misplaced(path)
     }
 
     fn path_for(&self, artifact: &Artifact) -> PathBuf {
@@ -123,18 +119,6 @@ impl Layout for ClaudeCode {
 
     fn folder(&self, directory: &str) -> Option<String> {
         Some(encode_path(directory))
-    }
-
-    fn retention_days(&self) -> Option<u64> {
-        Some(30)
-    }
-
-    fn follows_parent_links(&self) -> bool {
-        true
-    }
-
-    fn usage_needle(&self) -> Option<Needle> {
-        Some(usage::NEEDLE)
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
@@ -152,5 +136,19 @@ impl Layout for ClaudeCode {
 
     fn repair_rules(&self) -> &dyn RepairRules {
         self
+    }
+
+    fn checks(&self) -> &dyn LayoutChecks {
+        self
+    }
+}
+
+impl LayoutChecks for ClaudeCode {
+    fn is_program_file(&self, path: &Path) -> bool {
+        path::is_memory(path) || path::is_client_file(path)
+    }
+
+    fn is_misplaced(&self, path: &Path) -> bool {
+        path::is_misplaced(path)
     }
 }

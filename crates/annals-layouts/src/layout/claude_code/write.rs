@@ -22,7 +22,7 @@ use crate::layout::content::{self, GivenBlocks, content_json};
 use crate::layout::usage_fields::{UsageOut, format_time, truncate_to_millis};
 use crate::layout::{
     AppendState, Change, Edit, EditPlan, ForkEdit, ForkParent, NewSession, PROGRAM, PlanContext,
-    Spawn, Writer, is_model,
+    Spawn, Writer, WriterSpec, is_model,
 };
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, EntryKey, FileChange, Members,
@@ -41,6 +41,15 @@ const VERSION: &str = "2.1.325";
 
 /// Format version of the lines that only annals writes (`annals-session`, `annals-note`).
 const FORMAT: u32 = 1;
+
+static SPEC: WriterSpec = WriterSpec {
+    // One belongs to summaries. The others are members of the reply's `message`; `usage` is merged
+    // with its counts.
+    draft_members: &super::decode::MEMBERS,
+    // Client 2.0.77 resumes at the newest line.
+    needs_rising_times: true,
+    ..WriterSpec::DEFAULT
+};
 
 impl Writer for ClaudeCode {
     fn reply_id(&self, fresh: &mut dyn FnMut() -> String) -> Option<String> {
@@ -126,12 +135,6 @@ impl Writer for ClaudeCode {
         Ok(pen.finish())
     }
 
-    /// One belongs to summaries. The others are members of the reply's `message`; `usage` is merged
-    /// with its counts.
-    fn draft_members(&self) -> &'static [&'static str] {
-        &super::decode::MEMBERS
-    }
-
     fn has_place_for(&self, body: &Body, member: &str) -> bool {
         match body {
             Body::Message(message) => message.role == Role::Assistant && member != MESSAGE_COUNT,
@@ -169,11 +172,6 @@ impl Writer for ClaudeCode {
             session: session.as_deref(),
         })?;
         Ok(Some((Artifact::new(ArtifactKind::History), line)))
-    }
-
-    fn needs_rising_times(&self) -> bool {
-        // Client 2.0.77 resumes at the newest line.
-        true
     }
 
     fn valid_id(&self, id: &str) -> String {
@@ -218,6 +216,10 @@ impl Writer for ClaudeCode {
         // The client skips sidechains, and in the fork this is the main chain.
         members.extend(line.sidechain.0.then_some(("isSidechain", "false")));
         json::set_members(record, &members).ok_or_else(unreadable)
+    }
+
+    fn writer_spec(&self) -> &'static WriterSpec {
+        &SPEC
     }
 }
 

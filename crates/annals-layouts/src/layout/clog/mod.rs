@@ -45,29 +45,31 @@ mod write;
 
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
-
 use crate::model::{Artifact, ArtifactKind, FlawKind};
 
 use super::opaque::OpaqueDecoder;
 use super::todos::TodosDecoder;
-use super::{Decoder, Env, Layout, RepairRules, Writer};
+use super::{Decoder, Env, Layout, LayoutChecks, LayoutSpec, RepairRules, Writer};
 
 /// The layout of clog.
 #[derive(Debug)]
 pub struct Clog;
 
+static SPEC: LayoutSpec = LayoutSpec {
+    project_dir: Some("storage"),
+    attributes: &["channel", "conversation", "thread"],
+    expires_by_mtime: false,
+    run_logs: Some(path::run_logs),
+    ..LayoutSpec::new("clog")
+};
+
 impl Layout for Clog {
-    fn name(&self) -> &'static str {
-        "clog"
+    fn spec(&self) -> &'static LayoutSpec {
+        &SPEC
     }
 
     fn roots(&self, _: &Env) -> Vec<PathBuf> {
         Vec::new()
-    }
-
-    fn project_dir(&self) -> Option<&'static str> {
-        Some("storage")
     }
 
     fn matches_root(&self, names: &[&str]) -> bool {
@@ -82,33 +84,8 @@ impl Layout for Clog {
         path::may_hold_logs(dir)
     }
 
-    fn attributes(&self) -> &'static [&'static str] {
-        &["channel", "conversation", "thread"]
-    }
-
     fn classify(&self, path: &Path) -> Option<Artifact> {
         path::classify(path)
-    }
-
-    fn record_fault(
-        &self,
-        log: &Artifact,
-        first: &str,
-        record: &str,
-    ) -> Option<(FlawKind, String)> {
-        write::record_fault(log, first, record)
-    }
-
-    fn required_files(&self, log: &Artifact) -> Vec<Artifact> {
-        let notes = Artifact {
-            kind: ArtifactKind::Notes,
-            ..log.clone()
-        };
-        vec![notes]
-    }
-
-    fn is_misplaced(&self, path: &Path) -> bool {
-        path::is_misplaced(path)
     }
 
     fn path_for(&self, artifact: &Artifact) -> PathBuf {
@@ -117,18 +94,6 @@ impl Layout for Clog {
 
     fn folder(&self, _: &str) -> Option<String> {
         None
-    }
-
-    fn retention_days(&self) -> Option<u64> {
-        None
-    }
-
-    fn expires_by_mtime(&self) -> bool {
-        false
-    }
-
-    fn run_logs(&self, started: Timestamp) -> Vec<Artifact> {
-        path::run_logs(started)
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
@@ -148,5 +113,32 @@ impl Layout for Clog {
 
     fn repair_rules(&self) -> &dyn RepairRules {
         self
+    }
+
+    fn checks(&self) -> &dyn LayoutChecks {
+        self
+    }
+}
+
+impl LayoutChecks for Clog {
+    fn is_misplaced(&self, path: &Path) -> bool {
+        path::is_misplaced(path)
+    }
+
+    fn record_fault(
+        &self,
+        log: &Artifact,
+        first: &str,
+        record: &str,
+    ) -> Option<(FlawKind, String)> {
+        write::record_fault(log, first, record)
+    }
+
+    fn required_files(&self, log: &Artifact) -> Vec<Artifact> {
+        let notes = Artifact {
+            kind: ArtifactKind::Notes,
+            ..log.clone()
+        };
+        vec![notes]
     }
 }

@@ -17,7 +17,7 @@ use crate::layout::member_type::{MemberType, check_required};
 use crate::layout::usage_fields::{USAGE_MEMBER, draft_usage_members, usage_json};
 use crate::layout::{
     AppendState, Change, Decoded, Decoder, Edit, EditPlan, ForkEdit, NewSession, PROGRAM,
-    PlanContext, Record, Spawn, Writer, annotations, content,
+    PlanContext, Record, Spawn, Writer, WriterSpec, annotations, content,
 };
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, FlawKind, Members, Message, Role,
@@ -54,6 +54,14 @@ const MESSAGE_MEMBERS: &[(&str, MemberType)] = &[
 /// Default channel of a thread.
 pub(super) const CHANNEL: &str = "tui";
 
+static SPEC: WriterSpec = WriterSpec {
+    draft_members: &["channel", USAGE_MEMBER],
+    session_members: &["channel"],
+    fork_members: &["channel"],
+    title_in_header: true,
+    ..WriterSpec::DEFAULT
+};
+
 impl Writer for Clog {
     fn new_session_log(&self, new: &NewSession, stamp: &mut PlanContext<'_>) -> Result<Artifact> {
         // Reject these before the folder is created.
@@ -80,22 +88,6 @@ impl Writer for Clog {
             agent: Some(agent.clone()),
             ..Artifact::new(ArtifactKind::AgentLog)
         })
-    }
-
-    fn draft_members(&self) -> &'static [&'static str] {
-        &["channel", USAGE_MEMBER]
-    }
-
-    fn title_in_header(&self) -> bool {
-        true
-    }
-
-    fn session_members(&self) -> &'static [&'static str] {
-        &["channel"]
-    }
-
-    fn fork_members(&self) -> &'static [&'static str] {
-        &["channel"]
     }
 
     fn check_record(&self, head: &AppendState, record: &str) -> std::result::Result<(), String> {
@@ -134,6 +126,10 @@ impl Writer for Clog {
 
     fn copy_record(&self, record: &[u8], graft: &ForkEdit<'_>) -> Result<Vec<u8>> {
         fork::copy_record(record, graft)
+    }
+
+    fn writer_spec(&self) -> &'static WriterSpec {
+        &SPEC
     }
 }
 

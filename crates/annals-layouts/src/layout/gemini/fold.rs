@@ -531,8 +531,10 @@ mod tests {
 
     #[test]
     fn any_bytes_give_lines() {
+        let deep = "{\"messages\":[".repeat(100_000);
         for format in [&PATCHES, &DOCUMENT, &PROMPTS] {
             for bytes in [
+                deep.as_bytes(),
                 &b""[..],
                 b"\n\n",
                 b"{",

@@ -47,15 +47,22 @@ use std::path::{Path, PathBuf};
 use crate::model::{Artifact, ArtifactKind};
 
 use super::opaque::OpaqueDecoder;
-use super::{Decoder, Env, Layout, Writer};
+use super::{Decoder, Env, Layout, LayoutChecks, LayoutSpec, Writer};
 
 /// The layout of Gemini CLI.
 #[derive(Debug)]
 pub struct Gemini;
 
+static SPEC: LayoutSpec = LayoutSpec {
+    retention_days: Some(30),
+    // The program reads the time from the file.
+    expires_by_mtime: false,
+    ..LayoutSpec::new("gemini")
+};
+
 impl Layout for Gemini {
-    fn name(&self) -> &'static str {
-        "gemini"
+    fn spec(&self) -> &'static LayoutSpec {
+        &SPEC
     }
 
     fn roots(&self, env: &Env) -> Vec<PathBuf> {
@@ -79,10 +86,6 @@ impl Layout for Gemini {
         path::classify(path)
     }
 
-    fn is_program_file(&self, path: &Path) -> bool {
-        path::is_program_file(path)
-    }
-
     fn path_for(&self, artifact: &Artifact) -> PathBuf {
         path::path_for(artifact)
     }
@@ -90,15 +93,6 @@ impl Layout for Gemini {
     // Two directories with the same last component have different folders.
     fn folder(&self, _: &str) -> Option<String> {
         None
-    }
-
-    fn retention_days(&self) -> Option<u64> {
-        Some(30)
-    }
-
-    // The program reads the time from the file.
-    fn expires_by_mtime(&self) -> bool {
-        false
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
@@ -113,5 +107,15 @@ impl Layout for Gemini {
 
     fn writer(&self) -> Option<&dyn Writer> {
         None
+    }
+
+    fn checks(&self) -> &dyn LayoutChecks {
+        self
+    }
+}
+
+impl LayoutChecks for Gemini {
+    fn is_program_file(&self, path: &Path) -> bool {
+        path::is_program_file(path)
     }
 }

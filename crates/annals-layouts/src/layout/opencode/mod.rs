@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use crate::model::{Artifact, ArtifactKind, Framing};
 
 use super::opaque::OpaqueDecoder;
-use super::{Decoder, Env, Layout, Writer, path_parts};
+use super::{Decoder, Env, Layout, LayoutChecks, LayoutSpec, Writer, path_parts};
 
 /// The layout of OpenCode.
 #[derive(Debug)]
@@ -46,9 +46,13 @@ pub struct OpenCode;
 /// Name of the database.
 const DATABASE: &str = "opencode.db";
 
+static SPEC: LayoutSpec = LayoutSpec {
+    ..LayoutSpec::new("opencode")
+};
+
 impl Layout for OpenCode {
-    fn name(&self) -> &'static str {
-        "opencode"
+    fn spec(&self) -> &'static LayoutSpec {
+        &SPEC
     }
 
     fn roots(&self, env: &Env) -> Vec<PathBuf> {
@@ -81,17 +85,6 @@ impl Layout for OpenCode {
         }
     }
 
-    fn is_program_file(&self, path: &Path) -> bool {
-        match *path_parts(path).unwrap_or_default().as_slice() {
-            ["opencode.db-wal" | "opencode.db-shm" | "auth.json" | "mcp-auth.json"] => true,
-            [
-                "storage" | "snapshot" | "log" | "tool-output" | "repos" | "bin" | "worktree",
-                ..,
-            ] => true,
-            _ => false,
-        }
-    }
-
     fn path_for(&self, artifact: &Artifact) -> PathBuf {
         match artifact.kind {
             ArtifactKind::SharedLog => DATABASE.into(),
@@ -104,10 +97,6 @@ impl Layout for OpenCode {
         None
     }
 
-    fn retention_days(&self) -> Option<u64> {
-        None
-    }
-
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
         match artifact.kind {
             kind if kind.is_conversation() => Box::new(decode::RowDecoder),
@@ -117,5 +106,22 @@ impl Layout for OpenCode {
 
     fn writer(&self) -> Option<&dyn Writer> {
         None
+    }
+
+    fn checks(&self) -> &dyn LayoutChecks {
+        self
+    }
+}
+
+impl LayoutChecks for OpenCode {
+    fn is_program_file(&self, path: &Path) -> bool {
+        matches!(
+            *path_parts(path).unwrap_or_default().as_slice(),
+            ["opencode.db-wal" | "opencode.db-shm" | "auth.json" | "mcp-auth.json"]
+                | [
+                    "storage" | "snapshot" | "log" | "tool-output" | "repos" | "bin" | "worktree",
+                    ..,
+                ]
+        )
     }
 }

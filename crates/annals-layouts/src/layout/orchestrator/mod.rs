@@ -56,15 +56,29 @@ use crate::model::{Artifact, ArtifactKind, FlawKind};
 use super::annotations::AnnotationDecoder;
 use super::opaque::{ObjectDecoder, OpaqueDecoder};
 use super::todos::TodosDecoder;
-use super::{Decoder, Env, Layout, Writer};
+use super::{Decoder, Env, Layout, LayoutChecks, LayoutSpec, LogNames, Writer};
 
 /// The layout of the orchestrator.
 #[derive(Debug)]
 pub struct Orchestrator;
 
+static SPEC: LayoutSpec = LayoutSpec {
+    attributes: &["source"],
+    retention_days: Some(30),
+    ages_by_file: true,
+    has_lock_files: true,
+    spelled_directory: Some(path::normalized),
+    log_names: Some(LogNames {
+        log: path::log_from_name,
+        fault: path::name_fault,
+    }),
+    companion: Some(|log| (log.kind == ArtifactKind::SharedLog).then(|| path::companion(log))),
+    ..LayoutSpec::new("orchestrator")
+};
+
 impl Layout for Orchestrator {
-    fn name(&self) -> &'static str {
-        "orchestrator"
+    fn spec(&self) -> &'static LayoutSpec {
+        &SPEC
     }
 
     fn roots(&self, env: &Env) -> Vec<PathBuf> {
@@ -81,18 +95,6 @@ impl Layout for Orchestrator {
         path::may_hold_files(dir)
     }
 
-    fn record_fault(&self, _: &Artifact, _: &str, record: &str) -> Option<(FlawKind, String)> {
-        // Unknown types are reported elsewhere.
-        let why = output::check_record(record)
-            .err()
-            .filter(|_| output::is_known(record))?;
-        Some((FlawKind::UnfitRecord, why))
-    }
-
-    fn attributes(&self) -> &'static [&'static str] {
-        &["source"]
-    }
-
     fn classify(&self, path: &Path) -> Option<Artifact> {
         path::classify(path)
     }
@@ -103,34 +105,6 @@ impl Layout for Orchestrator {
 
     fn folder(&self, directory: &str) -> Option<String> {
         Some(path::folder_hash(directory))
-    }
-
-    fn spelled_directory(&self, directory: &str) -> Option<String> {
-        Some(path::normalized(directory))
-    }
-
-    fn log_from_name(&self, text: &str) -> Option<Artifact> {
-        path::log_from_name(text)
-    }
-
-    fn log_name_fault(&self, text: &str) -> Option<String> {
-        path::name_fault(text)
-    }
-
-    fn retention_days(&self) -> Option<u64> {
-        Some(30)
-    }
-
-    fn ages_by_file(&self) -> bool {
-        true
-    }
-
-    fn has_lock_files(&self) -> bool {
-        true
-    }
-
-    fn companion(&self, log: &Artifact) -> Option<Artifact> {
-        (log.kind == ArtifactKind::SharedLog).then(|| path::companion(log))
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
@@ -145,5 +119,19 @@ impl Layout for Orchestrator {
 
     fn writer(&self) -> Option<&dyn Writer> {
         Some(self)
+    }
+
+    fn checks(&self) -> &dyn LayoutChecks {
+        self
+    }
+}
+
+impl LayoutChecks for Orchestrator {
+    fn record_fault(&self, _: &Artifact, _: &str, record: &str) -> Option<(FlawKind, String)> {
+        // Unknown types are reported elsewhere.
+        let why = output::check_record(record)
+            .err()
+            .filter(|_| output::is_known(record))?;
+        Some((FlawKind::UnfitRecord, why))
     }
 }

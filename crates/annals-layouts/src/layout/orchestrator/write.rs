@@ -27,7 +27,7 @@ use crate::layout::fork_origin;
 use crate::layout::usage_fields::{USAGE_MEMBER, format_time, usage_json};
 use crate::layout::{
     AppendState, Change, Edit, EditPlan, ForkEdit, ForkParent, NewSession, PlanContext, Spawn,
-    Writer, annotations,
+    Writer, WriterSpec, annotations,
 };
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, EntryKey, Message, Role,
@@ -39,6 +39,12 @@ use super::line::Line;
 use super::output::{self, MetadataOut, RecordOut, SOURCES, STOP_REASONS, TokensOut};
 use super::split::{encode, parts_json, record_time, split_message, texts, tool_of_call};
 use super::{Orchestrator, path};
+
+static SPEC: WriterSpec = WriterSpec {
+    draft_members: &[SOURCE, DURATION, METADATA, USAGE_MEMBER],
+    results_name_tools: true,
+    ..WriterSpec::DEFAULT
+};
 
 impl Writer for Orchestrator {
     fn new_session_log(&self, new: &NewSession, stamp: &mut PlanContext<'_>) -> Result<Artifact> {
@@ -74,10 +80,6 @@ impl Writer for Orchestrator {
             agent: Some(agent.clone()),
             ..head.log.clone()
         })
-    }
-
-    fn draft_members(&self) -> &'static [&'static str] {
-        &[SOURCE, DURATION, METADATA, USAGE_MEMBER]
     }
 
     fn complete_drafts<'d>(
@@ -174,10 +176,6 @@ impl Writer for Orchestrator {
         Ok(pen.finish())
     }
 
-    fn results_name_tools(&self) -> bool {
-        true
-    }
-
     fn valid_id(&self, id: &str) -> String {
         match path::owner(id) {
             (_, None) => id.to_owned(),
@@ -225,6 +223,10 @@ impl Writer for Orchestrator {
             return Ok(copy);
         };
         json::set_members(&copy, &[("timestamp", &time)]).ok_or_else(unreadable)
+    }
+
+    fn writer_spec(&self) -> &'static WriterSpec {
+        &SPEC
     }
 }
 

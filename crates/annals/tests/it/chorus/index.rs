@@ -1,6 +1,6 @@
 //! The session list: decoding, updates and rebuilds.
 
-use annals::layout::{ListUpdate, RowUpdate};
+use annals::layout::{ListUpdate, RowUpdate, SessionListWriter as _};
 
 use super::*;
 

@@ -42,6 +42,34 @@ fn patch_log_reports_a_message_again_only_if_it_changes() {
     assert_eq!(feed.texts(1), ["two"]);
 }
 
+/// Messages are recognized by their ids, not by their times.
+#[test]
+fn new_patch_log_reports_every_message_once() {
+    let copy = support::case("patches-tools").copy();
+    let folder = copy.root.path.join("tmp/work/chats");
+    let feed = follow(&copy.store());
+    let log = folder.join("session-2026-11-16T15-00-12345678.jsonl");
+    let said = |id: &str| {
+        format!(
+            "{{\"id\":\"{id}\",\"timestamp\":\"2020-01-01T00:00:00.000Z\",\"type\":\"user\",\"content\":\"{id}\"}}\n"
+        )
+    };
+    fs::write(
+        &log,
+        format!("{{\"sessionId\":\"12345678-a\"}}\n{}", said("one")),
+    )
+    .unwrap();
+    let first = feed.wait_for(|event| match event {
+        Event::Entry(fresh) if text(&fresh.entry) == "one" => Some(fresh),
+        _ => None,
+    });
+    assert_eq!(first.session.as_str(), "12345678-a");
+    append(&log, &said("two"));
+    assert_eq!(feed.texts(1), ["two"]);
+    append(&log, &said("three"));
+    assert_eq!(feed.texts(1), ["three"]);
+}
+
 #[test]
 fn replaced_document_reports_only_new_messages() {
     let copy = support::case("document-qa").copy();
