@@ -316,7 +316,7 @@ fn a_full_disk_leaves_the_log_readable() {
 
 #[test]
 fn closed_pipe_is_not_an_error() {
-    let stage = Stage::of("2.1.325-s07-big");
+    let stage = Stage::with_fixture("2.1.325-s07-big");
     let logs = stage
         .tree()
         .into_keys()
@@ -352,7 +352,7 @@ fn closed_pipe_is_not_an_error() {
 #[test]
 fn project_folder_with_non_utf8_name_is_reported() {
     use std::os::unix::ffi::OsStrExt as _;
-    let stage = Stage::of("branch-nested");
+    let stage = Stage::with_fixture("branch-nested");
     let name = std::ffi::OsStr::from_bytes(b"-w\xff");
     fs::create_dir(stage.root.join("projects").join(name)).unwrap();
     let run = stage.annals(&["sessions"]);
@@ -363,7 +363,7 @@ fn project_folder_with_non_utf8_name_is_reported() {
 
 #[test]
 fn delete_refuses_a_session_being_written() {
-    let stage = Stage::of("branch-nested");
+    let stage = Stage::with_fixture("branch-nested");
     let log = stage
         .tree()
         .into_keys()
@@ -403,7 +403,7 @@ fn append_refuses_a_file_that_is_no_session() {
 
 #[test]
 fn unknown_time_zone_is_reported() {
-    let stage = Stage::of("2.0.77-s01-multiturn");
+    let stage = Stage::with_fixture("2.0.77-s01-multiturn");
     let run = |zone: &str| {
         let root = format!("claude-code:{}", stage.root.display());
         let mut command = stage.command();

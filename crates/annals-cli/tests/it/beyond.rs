@@ -21,7 +21,7 @@ fn agents(stage: &Stage) -> Vec<(String, bool)> {
 
 #[test]
 fn deleted_sub_agent_is_shown_from_archive_and_marked() {
-    let stage = Stage::of("2.1.325-s04-agent");
+    let stage = Stage::with_fixture("2.1.325-s04-agent");
     let before = agents(&stage);
     assert_eq!(before.len(), 3);
     let cost = stage.annals(&["cost", "--json"]).fine().out;
@@ -63,7 +63,7 @@ fn deleted_sub_agent_is_shown_from_archive_and_marked() {
 
 #[test]
 fn plans_and_history_are_archived_and_restored() {
-    let stage = Stage::of("2.1.325-s01-multiturn");
+    let stage = Stage::with_fixture("2.1.325-s01-multiturn");
     let plan = stage.root.join("plans/merry-fox.md");
     fs::create_dir_all(plan.parent().unwrap()).unwrap();
     fs::write(&plan, "# Catch the hen\n").unwrap();

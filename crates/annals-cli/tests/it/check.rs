@@ -88,7 +88,7 @@ fn check_exit_code_follows_severity() {
         ("result-without-call", 0, 1),
         ("orphan", 1, 1),
     ] {
-        let stage = Stage::of(fixture);
+        let stage = Stage::with_fixture(fixture);
         let run = stage.annals(&["check"]);
         assert_eq!(run.code, plain, "{fixture}: {run}");
         let run = stage.annals(&["check", "--strict"]);
@@ -98,7 +98,7 @@ fn check_exit_code_follows_severity() {
 
 #[test]
 fn check_reports_modes_and_expiry_for_a_root_and_not_for_one_file() {
-    let stage = Stage::of("2.1.325-s02-tools").without_notes();
+    let stage = Stage::with_fixture("2.1.325-s02-tools").without_notes();
     let log = fs::read_dir(stage.root.join("projects"))
         .unwrap()
         .next()
@@ -148,15 +148,15 @@ fn check_of_archived_session_suggests_archive_verify() {
     stage.settle();
     stage.annals(&["archive", id, "--apply", "--live"]).fine();
     let run = stage.refused(&["check", id], "");
-    let told = format!("session {id} is archived; `annals archive --verify {id}`");
-    assert!(run.err.contains(&told), "{run}");
+    let reported = format!("session {id} is archived; `annals archive --verify {id}`");
+    assert!(run.err.contains(&reported), "{run}");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn check_json_is_valid_with_non_utf8_file_names() {
     use std::os::unix::ffi::OsStrExt as _;
-    let stage = Stage::of("unknown-files");
+    let stage = Stage::with_fixture("unknown-files");
     for name in [&b"a\xff.txt"[..], b"b\xff.jsonl"] {
         let name = std::ffi::OsStr::from_bytes(name);
         fs::write(stage.root.join("projects").join(name), "x").unwrap();

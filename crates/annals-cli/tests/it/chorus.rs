@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use crate::harness::Stage;
 
 fn plain() -> Stage {
-    Stage::of_layout("chorus", "chorus-plain")
+    Stage::with_fixture_of("chorus", "chorus-plain")
 }
 
 fn config(stage: &Stage) -> String {
@@ -57,7 +57,7 @@ fn project_directory_resolves_to_its_chorus_root() {
 
 #[test]
 fn workspaces_without_configuration_are_listed_and_removed() {
-    let stage = Stage::of_layout("chorus", "chorus-no-config");
+    let stage = Stage::with_fixture_of("chorus", "chorus-no-config");
     assert_snapshot!(
         "chorus_workspaces_bare",
         stage.annals(&["chorus", "workspaces"])
@@ -179,7 +179,7 @@ fn workspace_removal_trashes_all_its_sessions() {
 
 #[test]
 fn damaged_configuration_prevents_every_change() {
-    let stage = Stage::of_layout("chorus", "chorus-config-damaged");
+    let stage = Stage::with_fixture_of("chorus", "chorus-config-damaged");
     for args in [
         &["chorus", "workspaces", "remove", "w-app", "--apply"][..],
         &["chorus", "workspaces", "add", "/x"],
@@ -187,8 +187,8 @@ fn damaged_configuration_prevents_every_change() {
         &["chorus", "settings", "theme", "light"],
     ] {
         let run = stage.refused(args, "");
-        let told = run.err.contains("[DIR]/root/config.json cannot be read");
-        assert!(told, "{run}");
+        let reported = run.err.contains("[DIR]/root/config.json cannot be read");
+        assert!(reported, "{run}");
         assert!(run.err.contains("repair it by hand"), "{run}");
     }
 }
@@ -286,12 +286,12 @@ fn invalid_workspace_agent_and_setting_values_are_rejected() {
         assert_snapshot!(format!("chorus_bad_{name}"), stage.refused(args, ""));
     }
     // Two workspaces with the same id are ambiguous.
-    let odd = Stage::of_layout("chorus", "chorus-config-odd");
+    let odd = Stage::with_fixture_of("chorus", "chorus-config-odd");
     assert_snapshot!(
         "chorus_two_of_one_id",
         odd.refused(&["chorus", "workspaces", "remove", "w-app", "--apply"], "")
     );
-    let other = Stage::of("todos");
+    let other = Stage::with_fixture("todos");
     assert_snapshot!(
         "chorus_no_root",
         other.refused(&["chorus", "workspaces"], "")
@@ -420,7 +420,7 @@ fn new_with_agent_option_uses_that_agent() {
         let refused = stage.refused(&["new", "--cwd", args[0], "--agent", args[1]], "");
         assert!(refused.err.contains(why), "{refused}");
     }
-    let other = Stage::of("branch-edited-prompt");
+    let other = Stage::with_fixture("branch-edited-prompt");
     let refused = other.refused(&["new", "--agent", "a-main"], "");
     assert!(refused.err.contains("has no agents"), "{refused}");
 }

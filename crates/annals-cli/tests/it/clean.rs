@@ -149,7 +149,7 @@ fn clean_uses_the_configured_age_by_default() {
 #[test]
 fn invalid_clean_settings_are_reported_with_their_location() {
     let stage = four();
-    let mut told = String::new();
+    let mut reported = String::new();
     for text in [
         "[clean]\nolder = \"30d\"\n",
         "[clean]\nolder-than = 30\n",
@@ -163,9 +163,9 @@ fn invalid_clean_settings_are_reported_with_their_location() {
     ] {
         configure(&stage, text);
         let run = stage.refused(&["clean", "--older-than", "30d", "--apply"], "");
-        told.push_str(&run.err);
+        reported.push_str(&run.err);
     }
-    assert_snapshot!("clean_settings", told);
+    assert_snapshot!("clean_settings", reported);
 }
 
 #[test]
@@ -276,9 +276,9 @@ fn clean_continues_after_a_session_that_cannot_be_moved() {
     let elsewhere = stage.cannot_go(&log);
     let run = stage.annals(&["clean", "--older-than", "30d", "--apply", "--json"]);
     assert_eq!(run.code, 2, "{run}");
-    let told: Value = serde_json::from_str(&run.out).unwrap();
-    assert_eq!(ids(&told, "sessions"), [OLD, OTHER]);
-    assert_eq!(told["failed"][0]["session"], OLDER);
+    let reported: Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(ids(&reported, "sessions"), [OLD, OTHER]);
+    assert_eq!(reported["failed"][0]["session"], OLDER);
     assert!(elsewhere.exists());
 }
 
@@ -317,10 +317,10 @@ fn clean_skips_a_session_being_written() {
             .output();
         stage.run_of(&output.unwrap()).json()
     };
-    let told = clean(&[]);
-    assert_eq!(ids(&told, "kept"), [OLD], "{told}");
-    assert_eq!(told["kept"][0]["why"], "live");
-    assert_eq!(ids(&told, "sessions").len(), 3);
+    let reported = clean(&[]);
+    assert_eq!(ids(&reported, "kept"), [OLD], "{reported}");
+    assert_eq!(reported["kept"][0]["why"], "live");
+    assert_eq!(ids(&reported, "sessions").len(), 3);
     assert_eq!(ids(&clean(&["--live"]), "sessions"), [OLD]);
 }
 
@@ -331,7 +331,7 @@ fn clean_killed_at_any_step_is_finished_by_the_next_run() {
     let mut points = 0;
     for call in ["renameat2", "mkdir", "rmdir"] {
         for at in 1..100 {
-            let stage = Stage::of("2.1.325-s04-agent");
+            let stage = Stage::with_fixture("2.1.325-s04-agent");
             let before = stage.tree();
             let root = format!("claude-code:{}", stage.root.display());
             let clean = ["clean", "--older-than", "0d", "--live", "--apply"];
@@ -408,12 +408,15 @@ fn purge_skips_an_unfinished_deletion() {
     assert!(run.out.contains("its deletion was interrupted"), "{run}");
     assert!(run.out.contains(&format!("annals delete {OTHER}")), "{run}");
     assert!(run.out.ends_with("There is nothing to remove.\n"), "{run}");
-    let told = stage.annals(&["clean", "--purge", "--apply", "--json"]);
-    let told = told.json();
-    assert_eq!(told["trashed"].as_array().unwrap().len(), 0);
-    assert_eq!(told["unfinished"][0]["sessions"][0], OTHER);
+    let reported = stage.annals(&["clean", "--purge", "--apply", "--json"]);
+    let reported = reported.json();
+    assert_eq!(reported["trashed"].as_array().unwrap().len(), 0);
+    assert_eq!(reported["unfinished"][0]["sessions"][0], OTHER);
     let left = log.strip_prefix(&stage.root).unwrap().display();
-    assert_eq!(told["unfinished"][0]["left"], format!("[DIR]/root/{left}"));
+    assert_eq!(
+        reported["unfinished"][0]["left"],
+        format!("[DIR]/root/{left}")
+    );
     assert!(stage.tree() == before);
 }
 

@@ -8,18 +8,18 @@ const SESSION: &str = "2026-03-26T01-32-20-418Z-thread_abc123";
 
 #[test]
 fn clog_conversations_are_listed_and_shown() {
-    let stage = Stage::of_layout("clog", "every-role-and-channel");
+    let stage = Stage::with_fixture_of("clog", "every-role-and-channel");
     assert_snapshot!("sessions", stage.annals(&["sessions"]));
     assert_snapshot!("show", stage.annals(&["show", "thread_abc123"]));
     assert_snapshot!("show_json", stage.annals(&["show", SESSION, "--json"]));
     assert_snapshot!("notes", stage.annals(&["notes"]));
-    let stage = Stage::of_layout("clog", "thoughts-of-every-shape");
+    let stage = Stage::with_fixture_of("clog", "thoughts-of-every-shape");
     assert_snapshot!("thoughts", stage.annals(&["show", "tools", "--full"]));
 }
 
 #[test]
 fn thread_id_selects_its_only_conversation() {
-    let stage = Stage::of_layout("clog", "same-thread-twice");
+    let stage = Stage::with_fixture_of("clog", "same-thread-twice");
     let run = stage.annals(&["show", "2026-03-26T01-32-20-419Z"]).fine();
     assert!(run.out.contains("question 1"), "{run}");
     // An exact match of letter case selects one of two threads that differ only in case.
@@ -31,7 +31,7 @@ fn thread_id_selects_its_only_conversation() {
 
 #[test]
 fn clog_conversation_is_created_appended_and_forked() {
-    let stage = Stage::of_layout("clog", "every-role-and-channel");
+    let stage = Stage::with_fixture_of("clog", "every-role-and-channel");
     let id = "00000000-0000-4000-8000-00000000000a";
     let run = stage.annals(&["new", "--id", id, "--json"]).fine();
     let session = run.json()["session"].as_str().unwrap().to_owned();
@@ -87,7 +87,7 @@ fn clog_conversation_is_created_appended_and_forked() {
 
 #[test]
 fn documents_lists_and_prints_clog_documents() {
-    let stage = Stage::of_layout("clog", "every-role-and-channel");
+    let stage = Stage::with_fixture_of("clog", "every-role-and-channel");
     assert_snapshot!("documents", stage.annals(&["documents"]));
     assert_snapshot!("documents_json", stage.annals(&["documents", "--json"]));
     assert_snapshot!("document", stage.annals(&["documents", "channels"]));
@@ -113,29 +113,29 @@ fn documents_lists_and_prints_clog_documents() {
         "document_ambiguous",
         stage.refused(&["documents", "state/"], "")
     );
-    let stage = Stage::of_layout("clog", "hostile-words");
+    let stage = Stage::with_fixture_of("clog", "hostile-words");
     for name in ["state/hostile.json", "sessions/hostile/system.log"] {
         let run = stage.annals(&["documents", name]).fine();
         assert!(!run.out.contains('\u{1b}'), "{run:?}", run = run.out);
         assert!(!run.out.contains('\u{202e}'), "{run:?}", run = run.out);
     }
-    let stage = Stage::of_layout("clog", "names-by-hand");
+    let stage = Stage::with_fixture_of("clog", "names-by-hand");
     assert_snapshot!("document_broken", stage.annals(&["documents", "broken"]));
     assert_snapshot!(
         "document_broken_json",
         stage.annals(&["documents", "broken", "--json"])
     );
-    let none = Stage::of_layout("clog", "header-alone").annals(&["documents"]);
+    let none = Stage::with_fixture_of("clog", "header-alone").annals(&["documents"]);
     assert_eq!(none.code, 1, "{none}");
     assert_snapshot!(
         "documents_of_claude_code",
-        Stage::of("settings").annals(&["documents"])
+        Stage::with_fixture("settings").annals(&["documents"])
     );
 }
 
 #[test]
 fn note_writes_header_to_an_empty_notes_log() {
-    let stage = Stage::of_layout("clog", "nothing-written");
+    let stage = Stage::with_fixture_of("clog", "nothing-written");
     stage.annals(&["notes", "add", "zero", "x"]).fine();
     stage.annals(&["notes", "add", "zero", "y"]).fine();
     let folder = "conversations/conversation-2026-03-26T01-32-20-418Z-zero";
@@ -148,7 +148,7 @@ fn note_writes_header_to_an_empty_notes_log() {
 
 #[test]
 fn newer_schema_version_is_read_and_not_written() {
-    let stage = Stage::of_layout("clog", "header-of-another-version");
+    let stage = Stage::with_fixture_of("clog", "header-of-another-version");
     stage.annals(&["show", "future"]).fine();
     for args in [
         &["append", "future", "-m", "x"][..],
@@ -165,7 +165,7 @@ fn newer_schema_version_is_read_and_not_written() {
 
 #[test]
 fn notes_without_a_chat_log_are_listed() {
-    let stage = Stage::of_layout("clog", "notes-without-chat");
+    let stage = Stage::with_fixture_of("clog", "notes-without-chat");
     let session = "2026-03-26T01-32-20-418Z-gone";
     for args in [
         &["notes", "--json"][..],
@@ -182,17 +182,17 @@ fn notes_without_a_chat_log_are_listed() {
 
 #[test]
 fn import_preserves_thread_and_start_and_refuses_a_second_time() {
-    let source = Stage::of_layout("clog", "every-role-and-channel");
+    let source = Stage::with_fixture_of("clog", "every-role-and-channel");
     let exported = source
         .annals(&["export", SESSION, "--format", "jsonl"])
         .fine()
         .out;
     let run = source.refused(&["import", "-"], &exported);
     assert!(run.err.contains("already exists"), "{run}");
-    let target = Stage::of_layout("clog", "header-alone");
+    let target = Stage::with_fixture_of("clog", "header-alone");
     let run = target.with_stdin(&["import", "-", "--json"], exported.clone());
-    let told = run.fine().json();
-    assert_eq!(told["sessions"][0]["session"], SESSION, "{told}");
+    let reported = run.fine().json();
+    assert_eq!(reported["sessions"][0]["session"], SESSION, "{reported}");
     let folder = format!("conversations/conversation-{SESSION}");
     let chat = std::fs::read_to_string(target.root.join(folder).join("chat.jsonl")).unwrap();
     let header: serde_json::Value = serde_json::from_str(chat.lines().next().unwrap()).unwrap();
@@ -203,15 +203,18 @@ fn import_preserves_thread_and_start_and_refuses_a_second_time() {
 
 #[test]
 fn import_from_another_layout_reports_its_new_session_name() {
-    let source = Stage::of_layout("clog", "every-role-and-channel");
+    let source = Stage::with_fixture_of("clog", "every-role-and-channel");
     let exported = source.annals(&["export", SESSION, "--format", "jsonl"]);
     let id = "a-session-of-elsewhere";
     let exported = exported.fine().out.replace(SESSION, id);
-    let target = Stage::of_layout("clog", "header-alone");
+    let target = Stage::with_fixture_of("clog", "header-alone");
     let run = target.with_stdin(&["import", "-", "--json"], exported.clone());
-    let told = run.fine().json();
-    let session = told["sessions"][0]["session"].as_str().unwrap().to_owned();
-    assert!(session.ends_with(&format!("Z-{id}")), "{told}");
+    let reported = run.fine().json();
+    let session = reported["sessions"][0]["session"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(session.ends_with(&format!("Z-{id}")), "{reported}");
     let run = target.annals(&["show", &session, "--json"]).fine();
     assert_eq!(run.json()["session"]["id"], session.as_str());
     let run = target.refused(&["import", "-"], &exported);
@@ -220,7 +223,7 @@ fn import_from_another_layout_reports_its_new_session_name() {
 
 #[test]
 fn thread_id_may_be_any_text_and_selects_its_session() {
-    let stage = Stage::of_layout("clog", "every-role-and-channel");
+    let stage = Stage::with_fixture_of("clog", "every-role-and-channel");
     let begin = |id: &str| {
         let run = stage.annals(&["new", "--id", id, "-m", id, "--json"]);
         run.fine().json()["session"].as_str().unwrap().to_owned()
@@ -263,7 +266,7 @@ fn thread_id_may_be_any_text_and_selects_its_session() {
 
 #[test]
 fn import_preserves_title_and_channel_of_each_message() {
-    let source = Stage::of_layout("clog", "every-role-and-channel");
+    let source = Stage::with_fixture_of("clog", "every-role-and-channel");
     let args = [
         "new",
         "--id",
@@ -284,7 +287,7 @@ fn import_preserves_title_and_channel_of_each_message() {
     };
     let moved = |session: &str| {
         let exported = source.annals(&["export", session, "--format", "jsonl"]);
-        let target = Stage::of_layout("clog", "header-alone");
+        let target = Stage::with_fixture_of("clog", "header-alone");
         target
             .with_stdin(&["import", "-"], exported.fine().out)
             .fine();
@@ -325,7 +328,7 @@ fn import_preserves_title_and_channel_of_each_message() {
 
 #[test]
 fn convert_to_clog_writes_the_title_in_the_header() {
-    let source = Stage::of("bom");
+    let source = Stage::with_fixture("bom");
     let id = "00000000-0000-4000-8000-00000000000a";
     source
         .annals(&["new", "--id", id, "--title", "Release 1.2", "-m", "hi"])
@@ -347,7 +350,7 @@ fn convert_to_clog_writes_the_title_in_the_header() {
 
 #[test]
 fn project_filter_excludes_threads_without_a_project() {
-    let stage = Stage::of_layout("clog", "examples-of-the-document");
+    let stage = Stage::with_fixture_of("clog", "examples-of-the-document");
     let before = stage.annals(&["sessions", "--json"]).json();
     let before = before["sessions"].as_array().unwrap().len();
     let work = stage.work();

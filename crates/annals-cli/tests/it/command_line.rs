@@ -11,7 +11,7 @@ const FIXTURE: &str = "2.1.325-s01-multiturn";
 
 /// A stage whose sessions are indexed. Files changed a moment ago are not.
 fn indexed() -> Stage {
-    let stage = Stage::of(FIXTURE);
+    let stage = Stage::with_fixture(FIXTURE);
     std::thread::sleep(Duration::from_millis(25));
     stage.annals(&["sessions"]).fine();
     stage
@@ -68,7 +68,7 @@ fn json_error(stage: &Stage, args: &[&str]) -> Value {
 
 #[test]
 fn verbs_have_the_names_of_other_programs() {
-    let stage = Stage::of(FIXTURE);
+    let stage = Stage::with_fixture(FIXTURE);
     let same = |other: &[&str], usual: &[&str]| {
         let (other, usual) = (stage.annals(other), stage.annals(usual));
         assert_eq!(other.to_string(), usual.to_string());
@@ -89,27 +89,27 @@ fn verbs_have_the_names_of_other_programs() {
 #[test]
 fn unknown_arguments_are_answered_with_what_was_meant() {
     let stage = Stage::empty();
-    let told = |args: &[&str]| -> Run {
+    let reported = |args: &[&str]| -> Run {
         let run = stage.bare(args);
         assert_eq!(run.code, 2, "{args:?}: {run}");
         assert!(run.err.starts_with("error: "), "{args:?}: {run}");
         assert_eq!(run.err.lines().count(), 2, "{args:?}: {run}");
         run
     };
-    let run = told(&["workspaces", "add", "."]);
+    let run = reported(&["workspaces", "add", "."]);
     assert!(run.err.contains("`annals chorus workspaces`"), "{run}");
-    let run = told(&["cost", "--monthly"]);
+    let run = reported(&["cost", "--monthly"]);
     assert!(run.err.contains("`--by monthly`"), "{run}");
-    let run = told(&["sessions", "--foo"]);
+    let run = reported(&["sessions", "--foo"]);
     assert!(!run.err.contains("--root"), "{run}");
     // What is repeated in a message cannot command the terminal.
-    let run = told(&["x\x1b[31m\u{202e}\ny"]);
+    let run = reported(&["x\x1b[31m\u{202e}\ny"]);
     assert!(!run.err.contains(['\x1b', '\u{202e}']), "{run}");
 }
 
 #[test]
 fn errors_are_documents_with_json() {
-    let stage = Stage::of(FIXTURE);
+    let stage = Stage::with_fixture(FIXTURE);
     let error = json_error(&stage, &["show", "ffffffff", "--json"]);
     assert_eq!(error["kind"], "not-found");
     assert!(error["hint"].is_string(), "{error}");

@@ -13,7 +13,7 @@ fn text(path: &Path) -> String {
 
 #[test]
 fn convert_plans_reports_and_round_trips() {
-    let stage = Stage::of("branch-edited-prompt");
+    let stage = Stage::with_fixture("branch-edited-prompt");
     let from = format!("claude-code:{}", text(&stage.root));
     let (there, back) = (stage.work().join("there"), stage.work().join("back"));
     assert_snapshot!(
@@ -63,7 +63,7 @@ fn convert_plans_reports_and_round_trips() {
 
 #[test]
 fn convert_without_origin_reports_what_is_dropped() {
-    let stage = Stage::of("2.1.325-s03-todos");
+    let stage = Stage::with_fixture("2.1.325-s03-todos");
     let from = format!("claude-code:{}", text(&stage.root));
     let to = text(&stage.work().join("there"));
     assert_snapshot!(
@@ -99,7 +99,7 @@ fn walk(dir: &Path) -> Vec<std::path::PathBuf> {
 
 #[test]
 fn record_appended_after_conversion_survives_converting_back() {
-    let stage = Stage::of("branch-edited-prompt");
+    let stage = Stage::with_fixture("branch-edited-prompt");
     let from = format!("claude-code:{}", text(&stage.root));
     let (there, back) = (stage.work().join("there"), stage.work().join("back"));
     let (to, home) = (text(&there), text(&back));
@@ -137,7 +137,7 @@ fn record_appended_after_conversion_survives_converting_back() {
 
 #[test]
 fn convert_rejects_unsuitable_targets() {
-    let stage = Stage::of("branch-edited-prompt");
+    let stage = Stage::with_fixture("branch-edited-prompt");
     let root = text(&stage.root);
     let from = format!("claude-code:{root}");
     let refused = |name: &str, args: &[&str]| {
@@ -166,7 +166,7 @@ fn convert_rejects_unsuitable_targets() {
         "convert_unknown",
         &["convert", &from, "--to", "papyrus", "--into", "/nowhere/x"],
     );
-    let other = Stage::of_layout("chorus", "chorus-plain");
+    let other = Stage::with_fixture_of("chorus", "chorus-plain");
     let full = stage.work().join("full");
     fs::rename(&other.root, &full).unwrap();
     let full = text(&full);
@@ -178,7 +178,7 @@ fn convert_rejects_unsuitable_targets() {
 
 #[test]
 fn convert_into_a_file_names_the_into_option() {
-    let stage = Stage::of("branch-edited-prompt");
+    let stage = Stage::with_fixture("branch-edited-prompt");
     let from = format!("claude-code:{}", text(&stage.root));
     let file = stage.work().join("file");
     fs::write(&file, "").unwrap();
@@ -198,7 +198,7 @@ fn check_reports_stale_session_lists() {
             "does not match its logs; `annals repair`",
         ),
     ] {
-        let stage = Stage::of_layout("chorus", fixture);
+        let stage = Stage::with_fixture_of("chorus", fixture);
         let run = stage.annals(&["check", "--json"]);
         assert_eq!(run.code, 1, "{fixture}: {run}");
         let report: serde_json::Value = serde_json::from_str(&run.out).unwrap();
@@ -210,12 +210,12 @@ fn check_reports_stale_session_lists() {
         let stale: Vec<_> = flaws
             .filter(|(_, flaw)| flaw["kind"] == "stale-index")
             .collect();
-        let told = stale.iter().any(|(file, flaw)| {
+        let reported = stale.iter().any(|(file, flaw)| {
             let path = file["path"].as_str().unwrap();
             let what = flaw["detail"].as_str().unwrap();
             path.ends_with("conversations.json") && what.starts_with(detail)
         });
-        assert!(told, "{fixture}: {run}");
+        assert!(reported, "{fixture}: {run}");
         stage.annals(&["repair", "--apply"]).fine();
         let again = stage.annals(&["check", "--json"]);
         assert!(!again.out.contains("stale-index"), "{fixture}: {again}");
@@ -224,7 +224,7 @@ fn check_reports_stale_session_lists() {
 
 #[test]
 fn session_list_that_is_a_directory_is_reported() {
-    let stage = Stage::of_layout("chorus", "chorus-plain").without_notes();
+    let stage = Stage::with_fixture_of("chorus", "chorus-plain").without_notes();
     let index = walk(&stage.root)
         .into_iter()
         .find(|path| path.ends_with("conversations.json"))
@@ -237,7 +237,7 @@ fn session_list_that_is_a_directory_is_reported() {
 
 #[test]
 fn repair_rebuilds_a_damaged_session_list() {
-    let stage = Stage::of_layout("chorus", "chorus-plain").without_notes();
+    let stage = Stage::with_fixture_of("chorus", "chorus-plain").without_notes();
     assert_snapshot!("repair_nothing", stage.annals(&["repair"]));
     let index = walk(&stage.root)
         .into_iter()

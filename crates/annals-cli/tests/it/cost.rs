@@ -261,7 +261,7 @@ fn cost_filters_limit_the_total() {
 
 #[test]
 fn cost_counts_a_session_of_several_files_once() {
-    let stage = Stage::of_layout("orchestrator", "across-midnight");
+    let stage = Stage::with_fixture_of("orchestrator", "across-midnight");
     let all = cost(&stage, "--by session --json").json();
     let night = cost(&stage, "--session night --json").json();
     let row = all["rows"].as_array().unwrap().iter();
@@ -270,7 +270,7 @@ fn cost_counts_a_session_of_several_files_once() {
     let run = cost(&stage, "--by branch").fine();
     assert!(run.err.is_empty(), "{run}");
     // Two folders have a session with this id, so its path is needed.
-    let stage = Stage::of("same-session-two-projects");
+    let stage = Stage::with_fixture("same-session-two-projects");
     stage.refused(&["cost", "--session", "d5c236be"], "");
     let rows = cost(&stage, "--by session --json").json();
     assert_eq!(rows["rows"].as_array().unwrap().len(), 2);
@@ -411,8 +411,8 @@ fn budgets_are_told_when_they_run_out() {
     };
     let lines = |run: Run| -> String {
         let lines = run.fine().out;
-        let told = lines.lines().filter(|line| line.contains("budget"));
-        told.collect::<Vec<_>>().join("\n")
+        let reported = lines.lines().filter(|line| line.contains("budget"));
+        reported.collect::<Vec<_>>().join("\n")
     };
     assert_snapshot!(lines(with(
         "monthly = 3\n[budget]\nweekly = 1\ndaily = 0.50\n",
@@ -497,7 +497,7 @@ fn cost_limits_the_unpriced_models_it_names() {
 
 #[test]
 fn costs_come_from_where_they_are_asked_for() {
-    let stage = Stage::of("usage-cost-usd");
+    let stage = Stage::with_fixture("usage-cost-usd");
     let total = |args: &str| {
         let report = cost(&stage, &format!("{args} --json")).json();
         let total = &report["total"];
@@ -522,7 +522,7 @@ fn costs_come_from_where_they_are_asked_for() {
     fs::write(&log, text.replace("\"usage\":", "\"used\":")).unwrap();
     assert_snapshot!("cost_mode_tokens", cost(&stage, "--mode tokens").fine());
     // Current clients record no costs.
-    let stage = Stage::of("usage-cache-split");
+    let stage = Stage::with_fixture("usage-cache-split");
     assert_snapshot!("cost_mode_recorded", cost(&stage, "--mode recorded").fine());
 }
 
@@ -567,7 +567,7 @@ fn cost_help() {
 
 #[test]
 fn cost_reports_unreadable_usage() {
-    let stage = Stage::of("usage-absurd");
+    let stage = Stage::with_fixture("usage-absurd");
     let run = stage.annals(&["cost", "--by", "model"]);
     assert!(run.out.contains("could not be read completely"), "{run}");
     let json = stage.annals(&["cost", "--json"]).json();
@@ -576,7 +576,7 @@ fn cost_reports_unreadable_usage() {
 
 #[test]
 fn cost_truncates_very_long_model_names() {
-    let stage = Stage::of("usage-unknown-model");
+    let stage = Stage::with_fixture("usage-unknown-model");
     let log = stage
         .tree()
         .into_keys()

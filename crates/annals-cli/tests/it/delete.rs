@@ -124,7 +124,7 @@ fn delete_refuses_an_ambiguous_project_name() {
 
 #[test]
 fn delete_project_leaves_other_sessions_of_the_same_folder() {
-    let stage = Stage::of("two-projects-one-folder");
+    let stage = Stage::with_fixture("two-projects-one-folder");
     let all = stage.annals(&["sessions", "--json"]).json();
     let project = all["sessions"][0]["project"].as_str().unwrap().to_owned();
     stage
@@ -155,9 +155,9 @@ fn partly_failed_delete_reports_deleted_and_failed_sessions() {
     stage.annals(&["delete", "--undo", SECOND]).fine();
     let json = stage.annals(&["delete", "--project", "/home/dev/one", "--apply", "--json"]);
     assert_eq!(json.code, 2, "{json}");
-    let told: serde_json::Value = serde_json::from_str(&json.out).unwrap();
-    assert_eq!(told["sessions"][0]["session"], SECOND);
-    assert_eq!(told["failed"][0]["session"], FIRST);
+    let reported: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(reported["sessions"][0]["session"], SECOND);
+    assert_eq!(reported["failed"][0]["session"], FIRST);
 }
 
 #[test]

@@ -334,7 +334,7 @@ fn check_reports_every_unknown_file() {
 
 #[test]
 fn check_accepts_known_claude_code_files() {
-    let stage = Stage::of("empty-project").without_notes();
+    let stage = Stage::with_fixture("empty-project").without_notes();
     for path in [
         "statsig/statsig.session_id",
         "shell-snapshots/snapshot.sh",
@@ -498,7 +498,7 @@ fn check_accepts_native_examples_and_annals_own_records() {
         ("clog", "examples-of-the-document"),
         ("orchestrator", "examples-of-the-document"),
     ] {
-        let stage = Stage::of_layout(layout, fixture);
+        let stage = Stage::with_fixture_of(layout, fixture);
         let new = stage.annals(&["new", "--cwd", ".", "-m", "hello"]);
         assert_eq!(new.code, 0, "{layout}: {new}");
         let reply = r#"{"role":"assistant","model":"claude-sonnet-4-5-20250929","content":[{"type":"text","text":"hi"},

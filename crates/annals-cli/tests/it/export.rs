@@ -32,11 +32,11 @@ fn leaky() -> (Stage, &'static str) {
 
 #[test]
 fn export_markdown() {
-    let stage = Stage::of("branch-nested");
+    let stage = Stage::with_fixture("branch-nested");
     snapshot("markdown-branches", &stage.annals(&["export", "4549b9f6"]));
-    let stage = Stage::of("2.1.325-s04-agent");
+    let stage = Stage::with_fixture("2.1.325-s04-agent");
     snapshot("markdown-agent", &stage.annals(&["export", "3dfa1268"]));
-    let stage = Stage::of("compaction");
+    let stage = Stage::with_fixture("compaction");
     snapshot(
         "markdown-compaction",
         &stage.annals(&["export", "--project", "compaction"]),
@@ -45,7 +45,7 @@ fn export_markdown() {
 
 #[test]
 fn export_of_one_conversation() {
-    let stage = Stage::of("branch-nested");
+    let stage = Stage::with_fixture("branch-nested");
     let rows = stage.annals(&["conversations", "--json"]).json();
     let leaf = rows["conversations"][0]["leaf"].as_str().unwrap();
     let run = stage.annals(&["export", &format!("4549b9f6@{leaf}")]);
@@ -58,7 +58,7 @@ fn export_of_one_conversation() {
 
 #[test]
 fn export_html_is_a_single_file() {
-    let stage = Stage::of("branch-edited-prompt");
+    let stage = Stage::with_fixture("branch-edited-prompt");
     let run = stage
         .annals(&["export", "branch-edited-prompt", "--format", "html"])
         .fine();
@@ -73,7 +73,7 @@ fn export_html_is_a_single_file() {
 
 #[test]
 fn export_jsonl_and_json_have_the_same_entries() {
-    let stage = Stage::of("branch-edited-prompt");
+    let stage = Stage::with_fixture("branch-edited-prompt");
     let lines = ["export", "branch-edited-prompt", "--format", "jsonl"];
     snapshot("jsonl", &stage.annals(&lines));
     let document = stage
@@ -118,7 +118,7 @@ fn export_masks_and_counts_secrets() {
 
 #[test]
 fn export_writes_whole_files_and_never_overwrites() {
-    let stage = Stage::of("2.1.325-s04-agent");
+    let stage = Stage::with_fixture("2.1.325-s04-agent");
     let work = stage.work();
     snapshot(
         "file",
@@ -150,7 +150,7 @@ fn export_writes_whole_files_and_never_overwrites() {
 
 #[test]
 fn export_project_to_one_file_or_a_directory() {
-    let stage = Stage::of("2.1.325-s01-multiturn");
+    let stage = Stage::with_fixture("2.1.325-s01-multiturn");
     let rows = stage.annals(&["sessions", "--json"]).json();
     let sessions = rows["sessions"].as_array().unwrap().len();
     let path = rows["sessions"][0]["project"].as_str().unwrap().to_owned();
@@ -178,7 +178,7 @@ fn export_project_to_one_file_or_a_directory() {
 
 #[test]
 fn export_rejects_invalid_targets() {
-    let stage = Stage::of("branch-nested");
+    let stage = Stage::with_fixture("branch-nested");
     let inside = stage.root.join("x.md").display().to_string();
     snapshot(
         "refused-root",
@@ -238,7 +238,7 @@ fn messages(stage: &Stage) -> Vec<Value> {
 
 #[test]
 fn export_can_be_imported_into_an_empty_root() {
-    let stage = Stage::of("branch-nested");
+    let stage = Stage::with_fixture("branch-nested");
     for format in ["json", "jsonl"] {
         let text = exported(&stage, "4549", format);
         let other = Stage::empty();
@@ -250,7 +250,7 @@ fn export_can_be_imported_into_an_empty_root() {
 
 #[test]
 fn import_reports_what_was_left_out() {
-    let stage = Stage::of("2.1.325-s04-agent");
+    let stage = Stage::with_fixture("2.1.325-s04-agent");
     stage.annals(&["export", "3dfa", "-o", "all.jsonl"]).fine();
     let file = stage.work().join("all.jsonl").display().to_string();
     let other = Stage::empty();
@@ -264,7 +264,7 @@ fn import_reports_what_was_left_out() {
 
 #[test]
 fn import_never_changes_an_existing_session() {
-    let stage = Stage::of("branch-nested");
+    let stage = Stage::with_fixture("branch-nested");
     stage.annals(&["export", "4549", "-o", "one.jsonl"]).fine();
     snapshot("import-taken", &stage.refused(&["import", "one.jsonl"], ""));
     let run = stage
@@ -286,7 +286,7 @@ fn import_never_changes_an_existing_session() {
 
 #[test]
 fn import_of_a_bad_line_fails_and_writes_nothing() {
-    let stage = Stage::of("branch-nested");
+    let stage = Stage::with_fixture("branch-nested");
     let mut text = exported(&stage, "4549", "jsonl");
     let other = Stage::empty();
     text.push_str("{\"type\":\"entry\",\"kind\":\"message\"}\n");

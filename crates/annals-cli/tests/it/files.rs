@@ -6,7 +6,7 @@ use crate::harness::Stage;
 
 /// A stage with saved files, and the session's id.
 fn saved() -> (Stage, String) {
-    let stage = Stage::of("file-history");
+    let stage = Stage::with_fixture("file-history");
     let id = session(&stage);
     (stage, id)
 }
@@ -135,7 +135,7 @@ fn files_restore_does_not_follow_a_link() {
 
 #[test]
 fn files_lists_and_prints_long_outputs() {
-    let stage = Stage::of("2.1.325-s07-big");
+    let stage = Stage::with_fixture("2.1.325-s07-big");
     let id = session(&stage);
     assert_snapshot!("outputs", stage.annals(&["files", &id, "--outputs"]));
     assert_snapshot!(

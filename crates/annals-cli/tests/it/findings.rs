@@ -43,8 +43,8 @@ fn assert_reported(stage: &Stage, mark: &str, text: &str, counts: [u64; 2]) {
     let overview = stage.annals(&["--json"]).json();
     let sessions = stage.annals(&["sessions", "--json"]).json();
     for counted in [&overview, &sessions["sessions"][0]] {
-        let told = ["errors", "warnings"].map(|name| counted[name].as_u64().unwrap());
-        assert_eq!(told, counts, "{counted}");
+        let reported = ["errors", "warnings"].map(|name| counted[name].as_u64().unwrap());
+        assert_eq!(reported, counts, "{counted}");
     }
     let damaged = u64::from(counts[0] > 0);
     assert_eq!(overview["damaged_sessions"], damaged, "{overview}");
@@ -186,7 +186,7 @@ fn errors_in_json_are_reported_in_plain_words() {
 #[test]
 fn errors_in_documents_are_reported_in_plain_words() {
     for broken in BROKEN {
-        let stage = Stage::of_layout("chorus", "chorus-plain");
+        let stage = Stage::with_fixture_of("chorus", "chorus-plain");
         fs::write(stage.root.join("config.json"), broken).unwrap();
         for verb in [
             &["sessions"][..],
@@ -222,7 +222,7 @@ fn new_session_in_a_missing_directory_is_created_with_a_warning() {
 
 #[test]
 fn overview_sums_all_time() {
-    let stage = Stage::of("2.1.325-s02-tools");
+    let stage = Stage::with_fixture("2.1.325-s02-tools");
     let text = stage.annals(&[]).fine();
     assert!(text.out.contains("\nall time "), "{text}");
     let overview = stage.annals(&["--json"]).json();

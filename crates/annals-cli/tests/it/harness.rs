@@ -57,7 +57,7 @@ impl Stage {
     }
 
     /// A copy of a fixture of this layout.
-    pub(crate) fn of_layout(layout: &'static str, fixture: &str) -> Self {
+    pub(crate) fn with_fixture_of(layout: &'static str, fixture: &str) -> Self {
         let mut stage = Stage::empty();
         stage.layout = layout;
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
@@ -67,8 +67,8 @@ impl Stage {
     }
 
     /// A copy of a Claude Code fixture.
-    pub(crate) fn of(fixture: &str) -> Self {
-        Stage::of_layout("claude-code", fixture)
+    pub(crate) fn with_fixture(fixture: &str) -> Self {
+        Stage::with_fixture_of("claude-code", fixture)
     }
 
     /// Removes the page that explains the fixture, which `check` would report.

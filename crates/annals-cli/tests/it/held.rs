@@ -37,7 +37,7 @@ fn old() -> Stage {
 struct Holder(Child);
 
 impl Holder {
-    fn of(file: &Path) -> Self {
+    fn open(file: &Path) -> Self {
         // Its process name contains a terminal escape sequence.
         let does = r#"printf '\033[31mclaw' > /proc/self/comm; exec 3>>"$1"; echo ready
             while read -r line; do printf '%s\n' "$line" >&3; done"#;
@@ -68,8 +68,8 @@ impl Holder {
 fn log_held_open_is_not_archived_deleted_or_cleaned() {
     let stage = old();
     let log = stage.log_path(OLD);
-    let holder = Holder::of(&log);
-    let told = format!("held open for writing by process {} (", holder.0.id());
+    let holder = Holder::open(&log);
+    let reported = format!("held open for writing by process {} (", holder.0.id());
     for args in [
         &["archive", OLD, "--apply"][..],
         &["archive", "--older-than", "30d", "--apply"],
@@ -78,7 +78,7 @@ fn log_held_open_is_not_archived_deleted_or_cleaned() {
         let before = fs::read(&log).unwrap();
         let run = stage.annals(args);
         assert_eq!(run.code, 2, "{args:?}: {run}");
-        assert!(run.err.contains(&told), "{args:?}: {run}");
+        assert!(run.err.contains(&reported), "{args:?}: {run}");
         assert!(
             run.err.contains("claw") && !run.err.contains('\u{1b}'),
             "{run}"
@@ -87,7 +87,7 @@ fn log_held_open_is_not_archived_deleted_or_cleaned() {
     }
     let run = stage.annals(&["clean", "--older-than", "30d", "--apply"]);
     assert!(
-        run.out.contains(&told) && run.out.contains("stays"),
+        run.out.contains(&reported) && run.out.contains("stays"),
         "{run}"
     );
     let clean = stage.annals(&["clean", "--older-than", "30d", "--apply", "--json"]);
@@ -102,17 +102,17 @@ fn log_held_open_is_not_archived_deleted_or_cleaned() {
 
 #[test]
 fn log_held_open_is_not_repaired() {
-    let stage = Stage::of("corrupt-parent");
+    let stage = Stage::with_fixture("corrupt-parent");
     let log = stage.log_path("9682866b-ad88-4e05-8e2f-c31548c6c92e");
     let damaged = fs::read(&log).unwrap();
-    let holder = Holder::of(&log);
-    let told = format!("held open for writing by process {} (", holder.0.id());
+    let holder = Holder::open(&log);
+    let reported = format!("held open for writing by process {} (", holder.0.id());
     let late = r#"{"type":"summary","summary":"late"}"#;
     // The rename would unlink it, so `--live` changes nothing.
     for args in [&["repair", "--apply"][..], &["repair", "--apply", "--live"]] {
         let run = stage.annals(args);
         assert_eq!(run.code, 2, "{run}");
-        assert!(run.err.contains(&told), "{run}");
+        assert!(run.err.contains(&reported), "{run}");
         assert!(run.err.contains("end that program first"), "{run}");
         assert_eq!(fs::read(&log).unwrap(), damaged);
     }
@@ -122,7 +122,7 @@ fn log_held_open_is_not_repaired() {
     let mended = fs::read(&log).unwrap();
     assert_ne!(mended, damaged);
     // Undo does not replace a file that is held open either.
-    let holder = Holder::of(&log);
+    let holder = Holder::open(&log);
     for args in [
         &["repair", "--undo", "9682866b"][..],
         &["repair", "--undo", "9682866b", "--live"],
@@ -139,15 +139,15 @@ fn log_held_open_is_not_repaired() {
 
 #[test]
 fn session_list_held_open_is_not_rebuilt() {
-    let stage = Stage::of_layout("chorus", "chorus-index-wrong-shape");
+    let stage = Stage::with_fixture_of("chorus", "chorus-index-wrong-shape");
     let agents = stage.root.join("sessions/w-app");
     let [held, free] = ["a-main", "a-review"].map(|it| agents.join(it).join("conversations.json"));
     let damaged = [&held, &free].map(|path| fs::read(path).unwrap());
-    let holder = Holder::of(&held);
-    let told = format!("held open for writing by process {} (", holder.0.id());
+    let holder = Holder::open(&held);
+    let reported = format!("held open for writing by process {} (", holder.0.id());
     let run = stage.annals(&["repair", "--apply"]);
     assert_eq!(run.code, 2, "{run}");
-    assert!(run.err.contains(&told), "{run}");
+    assert!(run.err.contains(&reported), "{run}");
     assert!(run.out.contains("repaired 1 session list\n"), "{run}");
     assert_eq!(fs::read(&held).unwrap(), damaged[0]);
     // The other list is repaired, and the refused repair leaves nothing in the quarantine.
@@ -161,14 +161,14 @@ fn session_list_held_open_is_not_rebuilt() {
 
 #[test]
 fn session_is_not_deleted_while_its_session_list_is_held_open() {
-    let stage = Stage::of_layout("chorus", "chorus-index-wrong-shape");
+    let stage = Stage::with_fixture_of("chorus", "chorus-index-wrong-shape");
     stage.annals(&["repair", "--apply"]).fine();
     stage.settle();
     let session = "62b48925-3675-4ab0-8da7-631eb44263e2";
     let index = stage.root.join("sessions/w-app/a-main/conversations.json");
     let log = index.with_file_name(format!("{session}-messages.jsonl"));
     let before = fs::read(&index).unwrap();
-    let holder = Holder::of(&index);
+    let holder = Holder::open(&index);
     for args in [
         &["delete", session, "--apply"][..],
         &["archive", session, "--apply"],

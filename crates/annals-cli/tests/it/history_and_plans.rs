@@ -6,7 +6,7 @@ use crate::harness::Stage;
 
 #[test]
 fn history_lists_typed_prompts() {
-    let stage = Stage::of("history");
+    let stage = Stage::with_fixture("history");
     assert_snapshot!("history", stage.annals(&["history"]));
     assert_snapshot!(
         "history_json",
@@ -36,7 +36,7 @@ fn history_lists_typed_prompts() {
 
 #[test]
 fn plans_lists_and_prints_plans() {
-    let stage = Stage::of("plans");
+    let stage = Stage::with_fixture("plans");
     assert_snapshot!("plans", stage.annals(&["plans"]));
     assert_snapshot!("plans_json", stage.annals(&["plans", "--json"]));
     assert_snapshot!("plan", stage.annals(&["plans", "starry"]));
@@ -45,5 +45,8 @@ fn plans_lists_and_prints_plans() {
         stage.annals(&["plans", "nobody-names-this.md", "--json"])
     );
     assert_snapshot!("plan_unknown", stage.refused(&["plans", "../projects"], ""));
-    assert_snapshot!("plans_none", Stage::of("history").annals(&["plans"]));
+    assert_snapshot!(
+        "plans_none",
+        Stage::with_fixture("history").annals(&["plans"])
+    );
 }

@@ -14,7 +14,7 @@ use crate::harness::Stage;
 
 /// A copy of a fixture, old enough to be indexed: files changed a moment ago are not.
 fn stage(fixture: &str) -> Stage {
-    let stage = Stage::of(fixture);
+    let stage = Stage::with_fixture(fixture);
     std::thread::sleep(Duration::from_millis(25));
     stage
 }
@@ -146,7 +146,7 @@ fn lists_print_the_same_with_and_without_index() {
 
 #[test]
 fn unusable_state_directory_costs_one_note_and_no_answer() {
-    let told = |stage: &Stage, why: &str| {
+    let reported = |stage: &Stage, why: &str| {
         let plain = stage.annals(&["--no-index", "sessions", "--json"]).fine();
         let run = stage.annals(&["sessions", "--json"]).fine();
         assert_eq!(run.out, plain.out);
@@ -158,7 +158,7 @@ fn unusable_state_directory_costs_one_note_and_no_answer() {
     };
     // Some commands open the index more than once, but print the note once.
     let told_once = |stage: &Stage, why: &str| {
-        told(stage, why);
+        reported(stage, why);
         for verb in [&["conversations"][..], &["search", "question"]] {
             let run = stage.annals(verb);
             assert!(run.err.contains(why), "{run}");
@@ -178,7 +178,7 @@ fn unusable_state_directory_costs_one_note_and_no_answer() {
         }
     };
     // A file in place of the state directory.
-    let stage = Stage::of("branch-three-way");
+    let stage = Stage::with_fixture("branch-three-way");
     fs::write(state(&stage), "not a directory").unwrap();
     told_once(&stage, "state is not a directory; reading all logs instead");
     unusable(&stage, "is not a directory");
@@ -188,7 +188,7 @@ fn unusable_state_directory_costs_one_note_and_no_answer() {
     told_once(&stage, "is a dangling symbolic link");
     unusable(&stage, "is a dangling symbolic link");
     // A link that an attacker planted.
-    let stage = Stage::of("branch-three-way");
+    let stage = Stage::with_fixture("branch-three-way");
     stage.annals(&["sessions"]).fine();
     let files = fs::read_dir(state(&stage)).unwrap();
     let database = files.map(|entry| entry.unwrap().path());
@@ -208,7 +208,7 @@ fn unusable_state_directory_costs_one_note_and_no_answer() {
     // A damaged database.
     fs::remove_file(&database).unwrap();
     fs::write(&database, "no database ".repeat(1000)).unwrap();
-    told(&stage, "will be rebuilt");
+    reported(&stage, "will be rebuilt");
     assert!(database.with_extension("db.unusable").exists());
     let again = stage.annals(&["sessions"]).fine();
     assert_eq!(again.err, "");

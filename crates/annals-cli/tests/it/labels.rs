@@ -98,7 +98,7 @@ fn headings_of_exports_are_cut_after_masking() {
 
 #[test]
 fn warm_ups_are_no_messages_and_no_sub_agents() {
-    let stage = Stage::of("2.0.77-s04-agent");
+    let stage = Stage::with_fixture("2.0.77-s04-agent");
     let root = format!("claude-code:{}", stage.root.display());
     let run = stage
         .command()
@@ -131,7 +131,7 @@ fn warm_ups_are_no_messages_and_no_sub_agents() {
 
 #[test]
 fn cost_groups_agents_by_type() {
-    let stage = Stage::of("2.0.77-s04-agent");
+    let stage = Stage::with_fixture("2.0.77-s04-agent");
     let keys = |by: &str| {
         let rows = stage.annals(&["cost", "--by", by, "--json"]).json();
         let rows = rows["rows"].as_array().unwrap().clone();
@@ -188,7 +188,7 @@ fn cost_by_session_has_title_project_and_models() {
 /// The title of one session is in the log of another, which has no hit.
 #[test]
 fn search_shows_titles_with_and_without_an_index() {
-    let stage = Stage::of("title-summary-other-file");
+    let stage = Stage::with_fixture("title-summary-other-file");
     stage.settle();
     std::thread::sleep(std::time::Duration::from_millis(25));
     let hits = |args: &[&str]| {

@@ -58,8 +58,8 @@ fn restore_writes_archived_sub_agent_into_the_renamed_folder() {
     let way = format!("annals restore {SESSION} --apply");
     assert!(refused.err.contains(&way), "{refused}");
     let left = stage.annals(&[&["convert", SESSION, "--without-archived"][..], &into].concat());
-    let told = "left out: 1 file only in the archive";
-    assert!(left.fine().out.contains(told));
+    let reported = "left out: 1 file only in the archive";
+    assert!(left.fine().out.contains(reported));
     // The suggested command works.
     let run = stage.annals(&["restore", SESSION, "--apply"]).fine();
     assert!(run.out.contains("restored"), "{run}");
@@ -107,11 +107,11 @@ fn archive_list_counts_the_files_still_in_the_root() {
     let (stage, folder) = renamed();
     let was = folder.with_file_name("-home-dev-one");
     fs::rename(&folder, &was).unwrap();
-    let source = |told: &str| {
+    let source = |reported: &str| {
         let list = stage.annals(&["archive", "--list"]).fine();
         let row = list.out.lines().nth(1).unwrap();
-        assert!(row.contains(told), "{told}: {list}");
-        assert_eq!(row.contains(" of "), told.contains(" of "), "{list}");
+        assert!(row.contains(reported), "{reported}: {list}");
+        assert_eq!(row.contains(" of "), reported.contains(" of "), "{list}");
     };
     source("  present  ");
     fs::remove_dir_all(was.join(SESSION)).unwrap();
@@ -124,10 +124,10 @@ fn archive_list_counts_the_files_still_in_the_root() {
     assert!(line("agent-one.jsonl").contains(" missing "), "{shown}");
     let log = format!("{SESSION}.jsonl");
     assert!(line(&log).contains(" present "), "{shown}");
-    let told = stage
+    let reported = stage
         .annals(&["archive", "--list", SESSION, "--json"])
         .json();
-    let row = &told["archived"][0];
+    let row = &reported["archived"][0];
     assert_eq!((&row["source"], &row["there"]), (&true.into(), &1.into()));
     let there = row["members"].as_array().unwrap().iter();
     let there: Vec<_> = there.map(|file| file["there"].as_bool()).collect();
@@ -190,7 +190,7 @@ fn import_reports_and_leaves_an_existing_todo_list() {
         ("claude-code", "2.1.325-s01-multiturn"),
         ("chorus", "chorus-plain"),
     ] {
-        let stage = Stage::of_layout(layout, fixture);
+        let stage = Stage::with_fixture_of(layout, fixture);
         let cwd = ["--cwd", "/home/dev/one", "-m", "question"];
         stage
             .annals(&[&["new", "--id", SESSION][..], &cwd].concat())
@@ -210,8 +210,8 @@ fn import_reports_and_leaves_an_existing_todo_list() {
         let run = stage.annals(&["import", file, "--into", &into]).fine();
         assert_eq!(fs::read_to_string(list).unwrap(), foreign, "{layout}");
         let name = list.file_name().unwrap().to_str().unwrap();
-        let told = run.out.lines().find(|line| line.contains(name));
-        assert!(told.unwrap().contains("left unchanged"), "{run}");
+        let reported = run.out.lines().find(|line| line.contains(name));
+        assert!(reported.unwrap().contains("left unchanged"), "{run}");
     }
 }
 
@@ -234,7 +234,7 @@ fn todo_lists(root: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn missing_configuration_suggests_restore() {
-    let stage = Stage::of_layout("chorus", "chorus-plain");
+    let stage = Stage::with_fixture_of("chorus", "chorus-plain");
     let path = stage.root.join("config.json");
     let before = fs::read(&path).unwrap();
     stage.annals(&["keep"]).fine();
@@ -273,7 +273,7 @@ fn root_archive_without_files_is_an_error() {
         &["archive", "--forget", "root"],
     ] {
         let run = stage.refused(args, "");
-        let told = "no files outside sessions of ";
-        assert!(run.err.contains(told), "{args:?}: {run}");
+        let reported = "no files outside sessions of ";
+        assert!(run.err.contains(reported), "{args:?}: {run}");
     }
 }

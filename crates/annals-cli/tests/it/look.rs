@@ -9,12 +9,12 @@ use crate::harness::{Run, Stage};
 
 /// Runs the program on a copy of a fixture.
 fn on(fixture: &str, args: &[&str]) -> Run {
-    Stage::of(fixture).without_notes().annals(args)
+    Stage::with_fixture(fixture).without_notes().annals(args)
 }
 
 /// Standard output of the program on a copy of a fixture, unmasked.
 fn exactly(fixture: &str, args: &[&str]) -> String {
-    let stage = Stage::of(fixture);
+    let stage = Stage::with_fixture(fixture);
     let mut command = stage.command();
     command.arg("--root").arg(&stage.root).args(args);
     String::from_utf8(command.output().unwrap().stdout).unwrap()
@@ -65,7 +65,7 @@ fn the_overview() {
 
 #[test]
 fn show_role_system_prints_only_instructions() {
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     let run = stage.annals(&["show", "e8d973c7", "--all", "--role", "system"]);
     assert_eq!(run.code, 0, "{run}");
     assert!(run.out.contains("System message text"), "{run}");
@@ -329,7 +329,7 @@ fn only(fixture: &str) -> String {
 
 /// The log of a fixture's only session.
 fn log_of(fixture: &str) -> PathBuf {
-    let stage = Stage::of(fixture);
+    let stage = Stage::with_fixture(fixture);
     let projects = stage.root.join("projects");
     let folder = read_dir(&projects).unwrap().next().unwrap().unwrap();
     let logs = read_dir(folder.path())

@@ -161,8 +161,8 @@ fn deleted_session_is_said_to_be_in_the_trash() {
             &["search", "x", "--session", name],
         ] {
             let run = stage.refused(args, "");
-            let told = format!("session {FLAKY} was deleted ");
-            assert!(run.err.contains(&told), "{args:?}: {run}");
+            let reported = format!("session {FLAKY} was deleted ");
+            assert!(run.err.contains(&reported), "{args:?}: {run}");
             assert!(run.err.contains("annals delete --undo "), "{args:?}: {run}");
         }
     }

@@ -4,7 +4,7 @@ use crate::harness::Stage;
 
 #[test]
 fn unknown_project_is_reported_with_the_nearest_name() {
-    let stage = Stage::of("2.1.325-s01-multiturn");
+    let stage = Stage::with_fixture("2.1.325-s01-multiturn");
     let sessions = stage.annals(&["sessions", "--json"]).json();
     let path = sessions["sessions"][0]["project"].as_str().unwrap();
     let name = path.rsplit('/').next().unwrap().to_owned();
@@ -19,8 +19,8 @@ fn unknown_project_is_reported_with_the_nearest_name() {
     for verb in verbs {
         let run = stage.annals(&[verb, &["--project", &near]].concat());
         assert_eq!(run.code, 1, "{verb:?}: {run}");
-        let told = format!("no project matches `{near}`; similar: `");
-        assert!(run.err.contains(&told), "{verb:?}: {run}");
+        let reported = format!("no project matches `{near}`; similar: `");
+        assert!(run.err.contains(&reported), "{verb:?}: {run}");
         let run = stage.annals(&[verb, &["--project", "q~q~q", "--json"]].concat());
         assert_eq!(run.code, 1, "{verb:?}: {run}");
         assert!(
@@ -48,7 +48,7 @@ fn unknown_project_is_reported_with_the_nearest_name() {
 
 #[test]
 fn export_accepts_a_project_folder_with_leading_hyphen() {
-    let stage = Stage::of("2.1.325-s01-multiturn");
+    let stage = Stage::with_fixture("2.1.325-s01-multiturn");
     let folder = "-home-dev-work-s01-multiturn";
     let whole = stage.annals(&["export", "--project", folder]).fine();
     let named = stage.annals(&["export", folder]).fine();

@@ -6,7 +6,7 @@ use crate::harness::Stage;
 
 #[test]
 fn message_ids_with_a_common_prefix_are_shown_in_full() {
-    let stage = Stage::of_layout("orchestrator", "one-day");
+    let stage = Stage::with_fixture_of("orchestrator", "one-day");
     let listed = stage.annals(&["sessions", "--json"]).json();
     let session = listed["sessions"][0]["id"].as_str().unwrap().to_owned();
     let shown = stage.annals(&["show", &session]).fine();
@@ -30,7 +30,7 @@ fn message_ids_with_a_common_prefix_are_shown_in_full() {
 
 #[test]
 fn sessions_sharing_a_file_are_deleted_together() {
-    let stage = Stage::of_layout("orchestrator", "two-sessions-one-log");
+    let stage = Stage::with_fixture_of("orchestrator", "two-sessions-one-log");
     let listed = stage.annals(&["sessions", "--json"]).json();
     let ids: Vec<&str> = listed["sessions"]
         .as_array()
@@ -117,11 +117,11 @@ fn a_check_reports_companions_that_match_no_log() {
     )
     .unwrap();
     stage.settle_times();
-    let told = ["2025-11-16.annals unmatched-entry"];
+    let reported = ["2025-11-16.annals unmatched-entry"];
     let moved = fs::read_to_string(&log).unwrap().replace(" \n", "");
     fs::write(&log, moved).unwrap();
-    assert_eq!(check(&[]), told);
-    assert_eq!(check(&["2025-11-16-v_FXjHoCS5zUJmfyn-5v"]), told);
+    assert_eq!(check(&[]), reported);
+    assert_eq!(check(&["2025-11-16-v_FXjHoCS5zUJmfyn-5v"]), reported);
     fs::write(&log, &said).unwrap();
     fs::write(&companion, [&noted[..], b"damaged\n"].concat()).unwrap();
     assert_eq!(check(&[]), ["2025-11-16.annals bad-json"]);

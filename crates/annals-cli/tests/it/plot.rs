@@ -12,7 +12,7 @@ fn snapshot(name: &str, run: &Run) {
 
 #[test]
 fn plot_format_follows_the_file_extension() {
-    let stage = Stage::of("usage-cache-split");
+    let stage = Stage::with_fixture("usage-cache-split");
     let run = stage.annals(&["cost", "--plot", "out.svg"]).fine();
     assert!(run.out.starts_with("out.svg  1200x630, "), "{run}");
     let svg = fs::read_to_string(stage.work().join("out.svg")).unwrap();
@@ -36,25 +36,25 @@ fn plot_format_follows_the_file_extension() {
 
 #[test]
 fn plot_to_standard_output_prints_only_the_chart() {
-    let stage = Stage::of("usage-cache-split");
+    let stage = Stage::with_fixture("usage-cache-split");
     let run = stage.annals(&["cost", "--plot", "-"]).fine();
     assert!(run.out.starts_with("<svg ") && run.out.ends_with("</svg>\n"));
 }
 
 #[test]
 fn plot_json_reports_the_file() {
-    let stage = Stage::of("usage-cache-split");
-    let told = stage
+    let stage = Stage::with_fixture("usage-cache-split");
+    let reported = stage
         .annals(&["cost", "--plot", "out.svg", "--json"])
         .json();
     let bytes = fs::metadata(stage.work().join("out.svg")).unwrap().len();
-    assert_eq!(told["files"][0]["path"], "out.svg");
-    assert_eq!(told["files"][0]["bytes"], bytes);
+    assert_eq!(reported["files"][0]["path"], "out.svg");
+    assert_eq!(reported["files"][0]["bytes"], bytes);
 }
 
 #[test]
 fn plot_overwrites_only_with_force() {
-    let stage = Stage::of("usage-cache-split");
+    let stage = Stage::with_fixture("usage-cache-split");
     let path = stage.work().join("out.svg");
     fs::write(&path, "mine").unwrap();
     let run = stage.refused(&["cost", "--plot", "out.svg"], "");
@@ -69,7 +69,7 @@ fn plot_overwrites_only_with_force() {
 
 #[test]
 fn plot_rejects_invalid_options() {
-    let stage = Stage::of("usage-cache-split");
+    let stage = Stage::with_fixture("usage-cache-split");
     let inside = stage.root.join("out.svg").display().to_string();
     for (name, args) in [
         ("plot_ending", &["cost", "--plot", "out.pdf"][..]),
@@ -87,7 +87,7 @@ fn plot_rejects_invalid_options() {
 
 #[test]
 fn plot_without_data_writes_no_file() {
-    let stage = Stage::of("usage-cache-split");
+    let stage = Stage::with_fixture("usage-cache-split");
     let run = stage.annals(&["cost", "--since", "2026-11-14", "--plot", "out.svg"]);
     assert_eq!(run.code, 1, "{run}");
     assert!(!stage.work().join("out.svg").exists());

@@ -6,7 +6,7 @@ use crate::harness::Stage;
 
 /// Snapshots the output of the verbs that read.
 fn snapshot(layout: &'static str, fixture: &str, session: &str) {
-    let stage = Stage::of_layout(layout, fixture).without_notes();
+    let stage = Stage::with_fixture_of(layout, fixture).without_notes();
     let mut all = String::new();
     for args in [
         &["sessions"][..],
@@ -46,7 +46,7 @@ fn opencode_sessions_are_shown() {
 
 #[test]
 fn default_roots_of_read_only_layouts_are_found() {
-    let stage = Stage::of_layout("gemini", "patches-tools");
+    let stage = Stage::with_fixture_of("gemini", "patches-tools");
     let home = stage.work().join("home-of-gemini");
     std::fs::create_dir_all(&home).unwrap();
     std::fs::rename(&stage.root, home.join(".gemini")).unwrap();
@@ -56,7 +56,7 @@ fn default_roots_of_read_only_layouts_are_found() {
         .args(["sessions", "--json"]);
     let run = stage.run_of(&command.output().unwrap());
     assert_eq!(run.json()["sessions"][0]["layout"], "gemini");
-    let stage = Stage::of_layout("opencode", "made-sub-agent");
+    let stage = Stage::with_fixture_of("opencode", "made-sub-agent");
     let data = stage.work().join("data");
     std::fs::create_dir_all(&data).unwrap();
     std::fs::rename(&stage.root, data.join("opencode")).unwrap();
@@ -74,7 +74,7 @@ fn every_verb_that_writes_is_refused() {
         ("gemini", "patches-rewind", "dd11a24e"),
         ("opencode", "made-sub-agent", "ses_top"),
     ] {
-        let stage = Stage::of_layout(layout, fixture);
+        let stage = Stage::with_fixture_of(layout, fixture);
         for args in [
             &["append", session, "-m", "hi"][..],
             &["fork", session],
@@ -110,7 +110,7 @@ fn keep_copies_a_gemini_session_and_skips_a_database() {
         ("gemini", "patches-rewind", 1),
         ("opencode", "made-sub-agent", 0),
     ] {
-        let stage = Stage::of_layout(layout, fixture).without_notes();
+        let stage = Stage::with_fixture_of(layout, fixture).without_notes();
         assert_eq!(stage.annals(&["keep"]).code, 0, "{layout}");
         let list = stage.annals(&["archive", "--list", "--json"]).out;
         let list: serde_json::Value = serde_json::from_str(&list).unwrap();
@@ -127,7 +127,7 @@ fn conversion_to_claude_code_keeps_the_conversation() {
         ("gemini", "patches-rewind", 14),
         ("opencode", "made-sub-agent", 6),
     ] {
-        let stage = Stage::of_layout(layout, fixture).without_notes();
+        let stage = Stage::with_fixture_of(layout, fixture).without_notes();
         let from = format!("{layout}:{}", stage.root.display());
         let into = stage.work().join("there");
         let into = into.to_str().unwrap();

@@ -65,7 +65,7 @@ fn written(messages: &[Value]) -> Stage {
 #[test]
 fn results_of_parallel_calls_are_below_their_calls() {
     for fixture in PARALLEL {
-        let stage = Stage::of(fixture);
+        let stage = Stage::with_fixture(fixture);
         let id = only_session(&stage);
         let shown = stage.annals(&["show", &id]).fine();
         assert_in_order(
@@ -100,7 +100,7 @@ fn results_of_parallel_calls_are_below_their_calls() {
 /// JSON, raw records and `--all` keep the order of the file.
 #[test]
 fn other_forms_of_show_keep_the_order_of_the_file() {
-    let stage = Stage::of("parallel-tools-dag");
+    let stage = Stage::with_fixture("parallel-tools-dag");
     let id = only_session(&stage);
     let lines = |args: &[&str]| -> Vec<u64> {
         let shown = stage.annals(args).json();

@@ -41,7 +41,7 @@ fn steady() -> insta::internals::SettingsBindDropGuard {
 #[test]
 fn repair_plan_changes_nothing_and_repair_can_be_undone() {
     let _steady = steady();
-    let stage = Stage::of("corrupt-parent");
+    let stage = Stage::with_fixture("corrupt-parent");
     let before = stage.tree();
     assert_snapshot!("repair_plan", stage.annals(&["repair"]));
     assert_snapshot!("repair_plan_json", stage.annals(&["repair", "--json"]));
@@ -69,7 +69,7 @@ fn repair_plan_changes_nothing_and_repair_can_be_undone() {
 #[test]
 fn repair_of_one_session_or_file_and_forget() {
     let _steady = steady();
-    let stage = Stage::of("glued-records");
+    let stage = Stage::with_fixture("glued-records");
     let path = log(&stage);
     let plan = stage
         .annals(&["repair", path.to_str().unwrap(), "--json"])
@@ -81,12 +81,15 @@ fn repair_of_one_session_or_file_and_forget() {
         .annals(&["repair", "29cb07e7", "--apply", "--json"])
         .json();
     assert_eq!(done["applied"], true);
-    let told = done["files"][0]["original"].as_str().unwrap();
+    let reported = done["files"][0]["original"].as_str().unwrap();
     let original = originals(&stage).remove(0);
-    assert!(original.exists() && told.contains("/state/undo/"), "{told}");
     assert!(
-        told.contains("/files/projects/-home-dev-work-glued-records/"),
-        "{told}"
+        original.exists() && reported.contains("/state/undo/"),
+        "{reported}"
+    );
+    assert!(
+        reported.contains("/files/projects/-home-dev-work-glued-records/"),
+        "{reported}"
     );
     assert_snapshot!(
         "repair_forget_plan",
@@ -110,7 +113,7 @@ fn repair_of_one_session_or_file_and_forget() {
 
 #[test]
 fn recent_torn_tail_is_reported_only_when_named() {
-    let stage = Stage::of("torn-tail");
+    let stage = Stage::with_fixture("torn-tail");
     let old = stage.annals(&["repair", "--json"]).json();
     assert_eq!(old["files"][0]["steps"][0]["action"], "drop");
     // 15 minutes before the fixed clock of the stage.
@@ -127,13 +130,13 @@ fn recent_torn_tail_is_reported_only_when_named() {
 
 #[test]
 fn repair_lists_files_without_a_session() {
-    let stage = Stage::of("subagents-without-session");
+    let stage = Stage::with_fixture("subagents-without-session");
     assert_snapshot!("repair_strays", stage.annals(&["repair"]));
 }
 
 #[test]
 fn repair_updates_session_list_after_its_logs() {
-    let stage = Stage::of_layout("chorus", "chorus-damage");
+    let stage = Stage::with_fixture_of("chorus", "chorus-damage");
     stage.annals(&["repair", "--apply"]).fine();
     let again = stage.annals(&["repair", "--json"]).json();
     assert_eq!(again["indexes"].as_array().unwrap().len(), 0);
@@ -146,7 +149,7 @@ fn repair_updates_session_list_after_its_logs() {
 
 #[test]
 fn repair_rebuilds_a_missing_clog_header() {
-    let stage = Stage::of_layout("clog", "header-missing");
+    let stage = Stage::with_fixture_of("clog", "header-missing");
     stage.annals(&["repair", "--apply"]).fine();
     let check = stage.annals(&["check", "--json"]).json();
     let flaws = check["files"].as_array().unwrap().iter();
@@ -160,7 +163,7 @@ fn repair_rebuilds_a_missing_clog_header() {
 
 #[test]
 fn failed_undo_reports_what_was_restored_first() {
-    let stage = Stage::of("corrupt-parent");
+    let stage = Stage::with_fixture("corrupt-parent");
     stage.annals(&["repair", "--apply"]).fine();
     // A second repair, after the repaired log was damaged again.
     let mut text = fs::read(log(&stage)).unwrap();
@@ -178,7 +181,7 @@ fn failed_undo_reports_what_was_restored_first() {
 
 #[test]
 fn rebuilt_session_list_is_saved_and_restored_by_undo() {
-    let stage = Stage::of_layout("chorus", "chorus-damage");
+    let stage = Stage::with_fixture_of("chorus", "chorus-damage");
     // A missing list is rebuilt, and there is no original to save.
     let first = stage.annals(&["repair", "--apply", "--json"]).json();
     assert_eq!(first["indexes"][0]["detail"], "missing");
@@ -215,7 +218,7 @@ fn rebuilt_session_list_is_saved_and_restored_by_undo() {
 
 #[test]
 fn undo_of_a_log_also_restores_its_session_list() {
-    let stage = Stage::of_layout("chorus", "chorus-damage");
+    let stage = Stage::with_fixture_of("chorus", "chorus-damage");
     stage.annals(&["repair", "--apply"]).fine();
     stage
         .annals(&["repair", "--forget", "--all", "--apply"])
@@ -248,7 +251,7 @@ const MAIN: &str = "62b48925-3675-4ab0-8da7-631eb44263e2";
 
 /// A Chorus log with a damaged session list, and another damaged list in another folder.
 fn two_folders() -> (Stage, PathBuf, [PathBuf; 2]) {
-    let stage = Stage::of_layout("chorus", "chorus-index-wrong-shape");
+    let stage = Stage::with_fixture_of("chorus", "chorus-index-wrong-shape");
     let agents = stage.root.join("sessions/w-app");
     let log = agents.join(format!("a-main/{MAIN}-messages.jsonl"));
     let indexes = ["a-main", "a-review"].map(|it| agents.join(it).join("conversations.json"));
@@ -306,7 +309,7 @@ fn undo_of_a_log_leaves_a_repaired_session_list_elsewhere() {
 
 #[test]
 fn repair_refuses_an_archived_session() {
-    let stage = Stage::of("corrupt-parent");
+    let stage = Stage::with_fixture("corrupt-parent");
     stage.annals(&["archive", "9682866b", "--apply"]).fine();
     let run = stage.refused(&["repair", "9682866b"], "");
     assert!(

@@ -7,7 +7,7 @@ use crate::harness::Stage;
 
 #[test]
 fn search_prints_matches() {
-    let stage = Stage::of("branch-nested");
+    let stage = Stage::with_fixture("branch-nested");
     assert_snapshot!("search", stage.annals(&["search", "QUESTION"]));
     assert_snapshot!(
         "search_json",
@@ -27,7 +27,7 @@ fn search_prints_matches() {
     assert_eq!(run.code, 1, "{run}");
     let run = stage.annals(&["search", "question", "--project", "elsewhere"]);
     assert_eq!(run.code, 1, "{run}");
-    let stage = Stage::of_layout("clog", "every-role-and-channel");
+    let stage = Stage::with_fixture_of("clog", "every-role-and-channel");
     assert_snapshot!("search_clog", stage.annals(&["search", "*a*"]));
     assert_snapshot!(
         "search_clog_colour",
@@ -37,7 +37,7 @@ fn search_prints_matches() {
 
 #[test]
 fn search_session_accepts_a_thread() {
-    let stage = Stage::of_layout("clog", "same-thread-twice");
+    let stage = Stage::with_fixture_of("clog", "same-thread-twice");
     let hits = |session: &str| {
         let run = stage.annals(&["search", "question", "--session", session, "--json"]);
         run.json()["total"].as_u64()
@@ -264,18 +264,18 @@ fn invalid_queries_are_reported_with_their_position() {
         &["", "  "],
         &["-e", ""],
     ];
-    let told = faults.map(|args| {
+    let reported = faults.map(|args| {
         let shown = args.join(" ").chars().take(40).collect::<String>();
         format!("{:?}\n{}", shown, refused(args))
     });
-    assert_snapshot!("search_faults", told.join("\n"));
+    assert_snapshot!("search_faults", reported.join("\n"));
     // A query longer than a single argument may be.
     let part = "word ".repeat(20_000);
-    let told = refused(&[
+    let reported = refused(&[
         &part, &part, &part, &part, &part, &part, &part, &part, &part, &part, &part,
     ]);
-    assert!(told.contains("1100010 bytes"), "{told}");
-    assert!(told.len() < 500, "{told}");
+    assert!(reported.contains("1100010 bytes"), "{reported}");
+    assert!(reported.len() < 500, "{reported}");
 }
 
 #[test]
@@ -293,12 +293,12 @@ fn search_without_matches_suggests_alternatives() {
         &["--tool", "Fetch"],
         &["http://nowhere"],
     ];
-    let told = tried.map(|args| {
+    let reported = tried.map(|args| {
         let run = stage.annals(&[&["search"], args].concat());
         assert_eq!((run.code, run.err.as_str()), (1, ""), "{args:?}: {run}");
         format!("{}\n{}", args.join(" "), run.out)
     });
-    assert_snapshot!("search_nothing", told.join("\n"));
+    assert_snapshot!("search_nothing", reported.join("\n"));
 }
 
 #[test]
@@ -334,8 +334,8 @@ fn show_at_a_record_prints_its_context() {
         &["show", "00000000-1@:x"],
         &["show", &past],
     ];
-    let told = refused.map(|args| stage.refused(args, "").err);
-    assert_snapshot!("show_at_refused", told.join("\n"));
+    let reported = refused.map(|args| stage.refused(args, "").err);
+    assert_snapshot!("show_at_refused", reported.join("\n"));
 }
 
 /// Searches every fixture of a layout and opens the hits by the ids that the search prints.
@@ -350,7 +350,7 @@ fn open_all(layout: &'static str) -> usize {
     names.sort();
     let mut opened = 0;
     for name in names {
-        let stage = Stage::of_layout(layout, &name);
+        let stage = Stage::with_fixture_of(layout, &name);
         let root = format!("{layout}:{}", stage.root.display());
         let run = |args: &[&str]| {
             let mut command = stage.command();
@@ -448,7 +448,7 @@ fn show_opens_every_search_hit_of_orchestrator() {
 
 #[test]
 fn show_pages_long_conversations() {
-    let stage = Stage::of_layout("clog", "every-role-and-channel");
+    let stage = Stage::with_fixture_of("clog", "every-role-and-channel");
     let show = |args: &[&str]| {
         let mut all = vec!["show", "thread_abc123"];
         all.extend(args);

@@ -14,7 +14,7 @@ fn rows(stage: &Stage, args: &[&str]) -> Vec<Value> {
 
 #[test]
 fn show_all_prints_every_record_in_file_order() {
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     let entries = rows(&stage, &["show", "e8d9", "--all"]);
     let lines: Vec<u64> = entries
         .iter()
@@ -62,7 +62,7 @@ fn show_all_prints_every_record_in_file_order() {
 
 #[test]
 fn show_without_all_prints_only_the_current_branch() {
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     let shown = stage.annals(&["show", "e8d9"]).fine().out;
     for absent in ["enqueue", "Preview of changes", "messageCount"] {
         assert!(!shown.contains(absent), "{absent}: {shown}");
@@ -76,7 +76,7 @@ fn show_without_all_prints_only_the_current_branch() {
 
 #[test]
 fn show_all_prints_sessions_without_messages() {
-    let stage = Stage::of("only-summary");
+    let stage = Stage::with_fixture("only-summary");
     let plain = stage.annals(&["show", "35204b54"]);
     assert_eq!(
         (plain.code, plain.out.contains("It has no messages yet.")),
@@ -88,7 +88,7 @@ fn show_all_prints_sessions_without_messages() {
 
 #[test]
 fn show_all_prints_unknown_types_with_and_without_id() {
-    let stage = Stage::of("unknown-types");
+    let stage = Stage::with_fixture("unknown-types");
     let entries = rows(&stage, &["show", "cd79", "--all"]);
     let subtypes: Vec<&str> = entries
         .iter()
@@ -97,7 +97,7 @@ fn show_all_prints_unknown_types_with_and_without_id() {
     assert!(subtypes.contains(&"holo-deck"), "{subtypes:?}");
     assert!(subtypes.contains(&"telemetry-v9"), "{subtypes:?}");
 
-    let stage = Stage::of_layout("chorus", "chorus-every-type");
+    let stage = Stage::with_fixture_of("chorus", "chorus-every-type");
     let unknown = r#"{"uuid":"u-odd","type":"hologram","content":"x","timestamp":"2026-03-02T10:00:00.000Z"}"#;
     let is_log = |path: &PathBuf| path.to_string_lossy().ends_with("-messages.jsonl");
     let path = stage.tree().into_keys().find(is_log).unwrap();
@@ -109,7 +109,7 @@ fn show_all_prints_unknown_types_with_and_without_id() {
 
 #[test]
 fn files_json_has_the_snippet() {
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     let files = stage.annals(&["files", "e8d9", "--json"]).json();
     assert_eq!(
         files["files"][0]["versions"][0]["snippet"],

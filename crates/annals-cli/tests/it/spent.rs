@@ -91,7 +91,10 @@ fn stages() -> Vec<(String, Stage)> {
                 continue;
             }
             let name = entry.file_name().into_string().unwrap();
-            stages.push((format!("{layout}/{name}"), Stage::of_layout(layout, &name)));
+            stages.push((
+                format!("{layout}/{name}"),
+                Stage::with_fixture_of(layout, &name),
+            ));
         }
     }
     stages
@@ -190,7 +193,7 @@ fn invalid_prices_or_settings_stop_only_cost_commands() {
         ("config.toml", "daily = 1\nmontly = 200\n"),
         ("config.toml", "zone = \"Mars/X\"\n"),
     ];
-    let mut told = String::new();
+    let mut reported = String::new();
     for (file, text) in slips {
         fs::write(config.join(file), text).unwrap();
         let mut first = None;
@@ -199,7 +202,7 @@ fn invalid_prices_or_settings_stop_only_cost_commands() {
             assert_eq!((run.code, &run.out), (whole.code, &whole.out), "{args:?}");
             assert_eq!(first.get_or_insert_with(|| run.err.clone()), &run.err);
         }
-        told += &first.unwrap_or_default();
+        reported += &first.unwrap_or_default();
         stage.refused(&["cost"], "");
         if file == "prices.csv" {
             stage.refused(&["prices"], "");
@@ -209,5 +212,5 @@ fn invalid_prices_or_settings_stop_only_cost_commands() {
         }
         fs::remove_file(config.join(file)).unwrap();
     }
-    assert_snapshot!("spent-slips", told);
+    assert_snapshot!("spent-slips", reported);
 }

@@ -13,7 +13,7 @@ const CASE: &str = "2.0.77-s01-multiturn";
 const ID: &str = "d0e9190d-2d7a-41f2-b8d2-6157c671981f";
 
 /// The JSON that an agent passes for a session of the fixture.
-fn told(stage: &Stage) -> String {
+fn reported(stage: &Stage) -> String {
     let log = stage
         .root
         .join("projects/-home-dev-work-s01-multiturn")
@@ -30,17 +30,17 @@ fn told(stage: &Stage) -> String {
 
 #[test]
 fn statusline_prints_one_line() {
-    let stage = Stage::of(CASE);
+    let stage = Stage::with_fixture(CASE);
     assert_snapshot!(
         "statusline",
-        stage.with_stdin(&["statusline"], told(&stage))
+        stage.with_stdin(&["statusline"], reported(&stage))
     );
     assert_snapshot!(
         "statusline_json",
-        stage.with_stdin(&["statusline", "--json"], told(&stage))
+        stage.with_stdin(&["statusline", "--json"], reported(&stage))
     );
     // The line is the same with the index, without it, and with a new one.
-    let line = |args: &[&str]| stage.with_stdin(args, told(&stage)).out;
+    let line = |args: &[&str]| stage.with_stdin(args, reported(&stage)).out;
     let kept = line(&["statusline"]);
     assert_eq!(line(&["statusline", "--no-index"]), kept);
     fs::remove_dir_all(stage.root.with_file_name("state")).unwrap();
@@ -49,8 +49,8 @@ fn statusline_prints_one_line() {
 
 #[test]
 fn statusline_prints_parts_in_the_given_order() {
-    let stage = Stage::of(CASE);
-    let line = |args: &[&str]| stage.with_stdin(args, told(&stage)).out;
+    let stage = Stage::with_fixture(CASE);
+    let line = |args: &[&str]| stage.with_stdin(args, reported(&stage)).out;
     let parts = line(&["statusline", "--parts", "context,today"]);
     assert!(parts.contains(" % of 200k │ $"), "{parts}");
     assert!(parts.ends_with(" today\n"), "{parts}");
@@ -58,15 +58,15 @@ fn statusline_prints_parts_in_the_given_order() {
 
 #[test]
 fn statusline_warns_of_a_nearly_used_budget() {
-    let stage = Stage::of(CASE);
+    let stage = Stage::with_fixture(CASE);
     let config = stage.root.with_file_name("home").join(".config/annals");
     fs::create_dir_all(&config).unwrap();
     fs::write(config.join("config.toml"), "daily = 0.01\nmonthly = 200\n").unwrap();
-    let line = stage.with_stdin(&["statusline"], told(&stage)).out;
+    let line = stage.with_stdin(&["statusline"], reported(&stage)).out;
     assert!(line.contains(" % of the daily budget"), "{line}");
     // Of several budgets, the one with the highest percentage is shown.
     fs::write(config.join("config.toml"), "daily = 0.03\nmonthly = 0.01\n").unwrap();
-    let line = stage.with_stdin(&["statusline"], told(&stage)).out;
+    let line = stage.with_stdin(&["statusline"], reported(&stage)).out;
     assert!(line.contains(" % of the monthly budget"), "{line}");
 }
 
@@ -219,22 +219,22 @@ fn statusline_accepts_a_transcript_path_through_a_link() {
         stage.with_stdin(&args, said).json()["session"].take()
     };
     let spelled = session_log(&stage);
-    let told = session(&stage, &spelled, &[]);
-    assert_eq!(told["requests"], 6);
+    let reported = session(&stage, &spelled, &[]);
+    assert_eq!(reported["requests"], 6);
     let real = stage.root.with_file_name("elsewhere");
     fs::rename(&stage.root, &real).unwrap();
     std::os::unix::fs::symlink(&real, &stage.root).unwrap();
     let resolved = spelled.canonicalize().unwrap();
     assert!(resolved.starts_with(&real));
     for args in [&[][..], &["--no-index"]] {
-        assert_eq!(session(&stage, &spelled, args), told);
-        assert_eq!(session(&stage, &resolved, args), told);
+        assert_eq!(session(&stage, &spelled, args), reported);
+        assert_eq!(session(&stage, &resolved, args), reported);
     }
 }
 
 #[test]
 fn statusline_accepts_empty_or_unknown_input() {
-    let stage = Stage::of(CASE);
+    let stage = Stage::with_fixture(CASE);
     for stdin in [
         "",
         "{}",

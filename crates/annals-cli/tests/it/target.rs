@@ -9,7 +9,7 @@ use crate::harness::Stage;
 
 /// A session, and the log of one of its sub-agents.
 fn with_agent() -> (Stage, String, PathBuf) {
-    let stage = Stage::of("subagents-every-placement");
+    let stage = Stage::with_fixture("subagents-every-placement");
     let log = stage
         .tree()
         .into_keys()
@@ -27,9 +27,9 @@ fn with_agent() -> (Stage, String, PathBuf) {
 
 #[test]
 fn two_layouts_in_one_directory_are_counted_separately() {
-    let stage = Stage::of("branch-edited-prompt");
+    let stage = Stage::with_fixture("branch-edited-prompt");
     let both = format!("claude-code:{}", stage.root.display());
-    let other = Stage::of_layout("orchestrator", "two-projects");
+    let other = Stage::with_fixture_of("orchestrator", "two-projects");
     for (path, bytes) in other.tree() {
         if let Ok(within) = path.strip_prefix(&other.root) {
             let path = stage.root.join(within);
@@ -116,7 +116,7 @@ fn session_commands_reject_a_sub_agent_log() {
 
 #[test]
 fn session_commands_reject_a_file_that_is_no_log() {
-    let stage = Stage::of("todos");
+    let stage = Stage::with_fixture("todos");
     let beside: Vec<PathBuf> = stage.tree().into_keys().collect();
     let todos = beside
         .iter()

@@ -111,7 +111,7 @@ fn todo_list_with_unknown_members_is_not_rewritten() {
 #[test]
 fn todos_prints_recorded_lists() {
     for fixture in ["todos", "2.1.50-s03-todos", "tasks"] {
-        let stage = Stage::of(fixture);
+        let stage = Stage::with_fixture(fixture);
         assert_snapshot!(
             format!("todos_{fixture}"),
             stage.annals(&["todos", "--all"])
@@ -119,7 +119,7 @@ fn todos_prints_recorded_lists() {
     }
     assert_snapshot!(
         "todos_recorded_json",
-        Stage::of("todos").annals(&["todos", "--all", "--json"])
+        Stage::with_fixture("todos").annals(&["todos", "--all", "--json"])
     );
 }
 

@@ -62,9 +62,9 @@ fn a_pipe_in_the_place_of_a_file_is_reported() {
         for verb in ["sessions", "history", "todos"] {
             let text = stage.annals(&[verb]);
             assert_eq!(text.code, 2, "{verb}: {text}");
-            let told = text.err.lines().find(|line| line.contains(within));
+            let reported = text.err.lines().find(|line| line.contains(within));
             assert!(
-                told.is_some_and(|it| it.contains("not a regular file")),
+                reported.is_some_and(|it| it.contains("not a regular file")),
                 "{text}"
             );
             let json = stage.annals(&["--json", verb]);
@@ -165,7 +165,7 @@ fn json_lists_all_problems_that_the_terminal_shortens() {
 /// Other files are read, and the loss is reported.
 #[test]
 fn an_archived_log_that_lost_its_end_is_reported_by_whatever_reads_it() {
-    let stage = Stage::of("2.1.325-s04-agent");
+    let stage = Stage::with_fixture("2.1.325-s04-agent");
     let id = "3dfa1268-9314-4bc2-bb7b-d8c0d6c96020";
     stage.annals(&["archive", id, "--live", "--apply"]).fine();
     let mut files = stage.tree().into_keys();

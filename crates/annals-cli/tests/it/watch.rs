@@ -86,13 +86,13 @@ impl Watch {
         let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
         assert!(sent.success());
         let mut stderr = self.child.stderr.take().unwrap();
-        let (tell, told) = channel();
+        let (tell, reported) = channel();
         std::thread::spawn(move || {
             let mut err = String::new();
             stderr.read_to_string(&mut err).unwrap();
             _ = tell.send(err);
         });
-        let err = told.recv_timeout(DEADLINE).expect("Ctrl-C ends it");
+        let err = reported.recv_timeout(DEADLINE).expect("Ctrl-C ends it");
         (self.child.wait().unwrap().code(), err)
     }
 }
@@ -385,11 +385,11 @@ fn watch_marks_copied_entries_of_a_fork_as_earlier() {
     json.wait_for("live");
     let mut human = Watch::start(&stage, &["--all", "-n", "1"]);
     while !human.line().contains("old 2") {}
-    append(&stage, SESSION, &new(SESSION, 3, "told"));
+    append(&stage, SESSION, &new(SESSION, 3, "reported"));
     assert_eq!(json.wait_for("entry")["earlier"], false);
-    while !human.line().contains("told") {}
+    while !human.line().contains("reported") {}
     let mut fork = old(OTHER).join("\n");
-    for line in [new(OTHER, 3, "told"), new(OTHER, 4, "news")] {
+    for line in [new(OTHER, 3, "reported"), new(OTHER, 4, "news")] {
         fork = format!("{fork}\n{line}");
     }
     append(&stage, OTHER, &fork);

@@ -216,7 +216,7 @@ fn append_at_an_inner_message_creates_a_branch() {
 
 #[test]
 fn append_writes_to_a_sub_agent() {
-    let stage = Stage::of("2.1.325-s04-agent");
+    let stage = Stage::with_fixture("2.1.325-s04-agent");
     let session = "3dfa1268-9314-4bc2-bb7b-d8c0d6c96020";
     stage
         .annals(&[
@@ -260,7 +260,7 @@ fn append_writes_to_a_sub_agent() {
 
 #[test]
 fn append_seals_a_torn_tail_before_writing() {
-    let stage = Stage::of("torn-tail");
+    let stage = Stage::with_fixture("torn-tail");
     let sessions = stage.annals(&["sessions", "--json"]).json();
     let id = sessions["sessions"][0]["id"].as_str().unwrap().to_owned();
     let path = stage
@@ -282,7 +282,7 @@ fn append_seals_a_torn_tail_before_writing() {
 
 #[test]
 fn fork_copies_one_conversation() {
-    let stage = Stage::of("branch-edited-prompt");
+    let stage = Stage::with_fixture("branch-edited-prompt");
     let path = stage
         .tree()
         .into_keys()

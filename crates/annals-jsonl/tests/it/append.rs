@@ -402,12 +402,12 @@ fn append_without_lock_wait_follows_a_replaced_file() {
     // If the directory no longer exists, the error gives the reason.
     fs::rename(dir.path(), dir.path().with_extension("moved")).unwrap();
     fs::write(dir.path(), "").unwrap();
-    let told = log.append(b"2").unwrap_err();
+    let reported = log.append(b"2").unwrap_err();
     fs::remove_file(dir.path()).unwrap();
     fs::rename(dir.path().with_extension("moved"), dir.path()).unwrap();
     assert!(
-        matches!(&told, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotADirectory),
-        "{told}"
+        matches!(&reported, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotADirectory),
+        "{reported}"
     );
 }
 
@@ -430,8 +430,11 @@ fn held_lock_times_out_with_the_path() {
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| match log.append(b"{}").unwrap_err() {
-                Error::Busy { path: told, waited } => {
-                    assert_eq!(told, path);
+                Error::Busy {
+                    path: reported,
+                    waited,
+                } => {
+                    assert_eq!(reported, path);
                     assert!(waited >= wait && waited < 50 * wait, "{waited:?}");
                 }
                 other => panic!("{other}"),

@@ -305,8 +305,11 @@ fn damage_is_reported_by_every_run_until_repaired_from_the_source() {
     fs::rename(&copy.root.path, &away).unwrap();
     fs::create_dir(&copy.root.path).unwrap();
     assert!(!look().damaged().is_empty());
-    let told = keep(&store);
-    assert!(!told.damaged().is_empty() && !told.is_noop(), "{told:?}");
+    let reported = keep(&store);
+    assert!(
+        !reported.damaged().is_empty() && !reported.is_noop(),
+        "{reported:?}"
+    );
     fs::remove_dir(&copy.root.path).unwrap();
     fs::rename(&away, &copy.root.path).unwrap();
     let mended = keep(&store);
@@ -617,15 +620,15 @@ fn keep_reports_progress_and_unread_paths() {
         path: "/somewhere".into(),
     }));
     let total: u64 = inventory.sessions.iter().map(|files| files.bytes()).sum();
-    let told = std::sync::Mutex::new(Vec::new());
+    let reported = std::sync::Mutex::new(Vec::new());
     let options = ArchiveAllOptions::default();
     let kept = store
         .archive_all(&inventory, options, now(), &|done, of| {
-            told.lock().unwrap().push((done, of));
+            reported.lock().unwrap().push((done, of));
         })
         .unwrap();
     assert!(kept.troubles.len() == 1 && !kept.is_ok());
-    assert!(told.into_inner().unwrap().contains(&(total, total)));
+    assert!(reported.into_inner().unwrap().contains(&(total, total)));
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn checks_page_lists_every_kind() {
         .filter(|line| line.starts_with("| `"))
         .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
         .collect();
-    let told: Vec<(&str, &str, &str, &str)> = rows
+    let reported: Vec<(&str, &str, &str, &str)> = rows
         .iter()
         .map(|row| (row[0].trim_matches('`'), row[1], row[2], row[4]))
         .collect();
@@ -80,8 +80,8 @@ fn checks_page_lists_every_kind() {
             (kind.as_str(), severity, fixable, kind.advice())
         })
         .collect();
-    wanted.sort_by_key(|(name, ..)| told.iter().position(|row| row.0 == *name));
-    assert_eq!(told, wanted);
+    wanted.sort_by_key(|(name, ..)| reported.iter().position(|row| row.0 == *name));
+    assert_eq!(reported, wanted);
     assert!(
         rows.iter().all(|row| row[3].len() > 20),
         "a meaning is missing"
@@ -158,7 +158,7 @@ struct Made {
 const SESSION: &str = "11111111-2222-4333-8444-555555555555";
 
 impl Made {
-    fn of(lines: &[String]) -> Self {
+    fn from_lines(lines: &[String]) -> Self {
         let made = Made {
             dir: tempfile::tempdir().unwrap(),
         };

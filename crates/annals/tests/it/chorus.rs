@@ -117,7 +117,7 @@ fn draft(role: Role, blocks: Vec<Block>) -> Draft {
 }
 
 /// Describes every line of a fixture's only log.
-fn told(case: &str) -> Vec<String> {
+fn reported(case: &str) -> Vec<String> {
     let folder = fixtures()
         .join("chorus")
         .join(case)
@@ -130,12 +130,12 @@ fn told(case: &str) -> Vec<String> {
     logs.sort();
     let bytes = fs::read(&logs[0]).unwrap();
     let mut scanner = Scanner::new(bytes.as_slice());
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Some(line) = scanner.next().unwrap() {
         let sink = decode(LOG, line.bytes);
-        told.extend(sink.items.iter().map(said));
+        reported.extend(sink.items.iter().map(said));
     }
-    told
+    reported
 }
 
 fn said(entry: &Entry) -> String {
@@ -172,7 +172,7 @@ fn said(entry: &Entry) -> String {
 #[test]
 fn every_record_type_is_decoded() {
     assert_eq!(
-        told("chorus-every-type"),
+        reported("chorus-every-type"),
         [
             "user human: \"look at this\", image image/png",
             "assistant: thinks hm, \"I see\", calls Read {\"n\":1} as toolu_a",
@@ -196,7 +196,7 @@ fn every_record_type_is_decoded() {
 #[test]
 fn malformed_lines_are_decoded_as_far_as_possible() {
     assert_eq!(
-        told("chorus-odd-json"),
+        reported("chorus-odd-json"),
         [
             "user human: \"café / \u{fffd}\"",
             "assistant: \"spaced\"",

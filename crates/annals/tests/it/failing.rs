@@ -72,13 +72,13 @@ fn role() {
         "undelete" => store(&dir).trash().restore(IDS[0]).map(drop),
         other => panic!("{other}"),
     };
-    let told = outcome.map_or_else(|error| error.to_string(), |()| "fine".to_owned());
-    eprintln!("\ntold {told}");
+    let reported = outcome.map_or_else(|error| error.to_string(), |()| "fine".to_owned());
+    eprintln!("\ntold {reported}");
 }
 
 /// Runs a part in a child process with failing system calls, optionally only those on one file;
 /// returns its result. `inject` may list several injections, separated by spaces.
-fn told(part: &str, dir: &Path, inject: &str, only: Option<&Path>) -> Option<String> {
+fn reported(part: &str, dir: &Path, inject: &str, only: Option<&Path>) -> Option<String> {
     let injections = inject.split(' ');
     let calls = injections.clone().filter_map(|one| one.split(':').next());
     let calls: Vec<&str> = calls.collect();
@@ -92,8 +92,8 @@ fn told(part: &str, dir: &Path, inject: &str, only: Option<&Path>) -> Option<Str
 /// Runs a part in a child process and counts its system calls.
 fn count(calls: &str, part: &str, dir: &Path) -> Option<usize> {
     let list = dir.join("calls");
-    let told = play(strace(calls, &list), part, dir)?;
-    assert_eq!(told, "fine");
+    let reported = play(strace(calls, &list), part, dir)?;
+    assert_eq!(reported, "fine");
     // An interrupted call takes two lines.
     let list = fs::read_to_string(list).unwrap();
     let begun = list.lines().filter(|line| !line.contains(" resumed>"));
@@ -124,14 +124,18 @@ fn play(mut strace: Command, part: &str, dir: &Path) -> Option<String> {
         return None;
     };
     let text = String::from_utf8_lossy(&played.stderr).into_owned();
-    let told = text.lines().find_map(|line| line.strip_prefix("told "));
-    Some(told.unwrap_or_else(|| panic!("{part}: {text}")).to_owned())
+    let reported = text.lines().find_map(|line| line.strip_prefix("reported "));
+    Some(
+        reported
+            .unwrap_or_else(|| panic!("{part}: {text}"))
+            .to_owned(),
+    )
 }
 
 #[track_caller]
 fn tells(part: &str, dir: &Path, inject: &str, wanted: &str) {
-    if let Some(told) = told(part, dir, inject, None) {
-        assert!(told.contains(wanted), "{inject}: {told}");
+    if let Some(reported) = reported(part, dir, inject, None) {
+        assert!(reported.contains(wanted), "{inject}: {reported}");
     }
 }
 
@@ -217,8 +221,8 @@ fn import_fails_if_its_journal_cannot_be_read() {
     let journals: Vec<PathBuf> = journals.map(|it| it.unwrap().path()).collect();
     for from in 1..4 {
         let inject = format!("statx:error=EIO:when={from}+ openat:signal=KILL:when=3");
-        if let Some(told) = told("import", dir.path(), &inject, Some(&journals[0])) {
-            assert!(told.contains("cannot stat"), "{from}: {told}");
+        if let Some(reported) = reported("import", dir.path(), &inject, Some(&journals[0])) {
+            assert!(reported.contains("cannot stat"), "{from}: {reported}");
         }
     }
 }
@@ -250,7 +254,7 @@ fn open_file_holder_is_found_without_statx() {
     let log = dir.path().join("log");
     fs::write(&log, "{}\n").unwrap();
     tells("held", dir.path(), "statx:error=ENOSYS", "fine");
-    let holder = Holder::of(&log);
+    let holder = Holder::open(&log);
     tells("held", dir.path(), "statx:error=ENOSYS", "held open");
     holder.end();
 }
@@ -315,15 +319,15 @@ fn a_deleted_file_that_cannot_be_looked_at_is_not_taken_for_one_that_is_back() {
         let within = log.strip_prefix(dir.path().join("root")).unwrap();
         let trashed = folder.join("files").join(within);
         let inject = format!("statx:error=EIO:when={at}");
-        let Some(told) = told("undelete", dir.path(), &inject, Some(&trashed)) else {
+        let Some(reported) = reported("undelete", dir.path(), &inject, Some(&trashed)) else {
             return;
         };
-        if told != "fine" {
-            assert!(told.contains("cannot"), "{at}: {told}");
-            assert!(folder.join("manifest.json").exists(), "{at}: {told}");
+        if reported != "fine" {
+            assert!(reported.contains("cannot"), "{at}: {reported}");
+            assert!(folder.join("manifest.json").exists(), "{at}: {reported}");
             store.trash().restore(IDS[0]).unwrap();
         }
-        assert!(log.exists() && !folder.exists(), "{at}: {told}");
+        assert!(log.exists() && !folder.exists(), "{at}: {reported}");
     }
 }
 
@@ -339,14 +343,14 @@ fn where_the_archive_cannot_be_read_nothing_is_forgotten() {
             .pack;
         let archive = store.archive().unwrap().root_dir(&store.roots()[0]);
         let inject = format!("openat:error=EIO:when={at}");
-        let Some(told) = told("forget", dir.path(), &inject, Some(&archive)) else {
+        let Some(reported) = reported("forget", dir.path(), &inject, Some(&archive)) else {
             return;
         };
-        match told.as_str() {
+        match reported.as_str() {
             "fine" => assert!(!archive.exists(), "{at}"),
             // It was removed, but may reappear after a power loss.
-            told if told.contains("cannot sync") => {}
-            told => assert!(stored.exists(), "{at}: {told}"),
+            reported if reported.contains("cannot sync") => {}
+            reported => assert!(stored.exists(), "{at}: {reported}"),
         }
     }
 }
@@ -364,8 +368,8 @@ fn restore_writes_the_log_last() {
     let (log, todos) = (files.main_path(), &files.attachments[0].path);
     assert!(!log.exists() && !todos.exists());
     let calls = "renameat2:error=EIO:when=2";
-    if let Some(told) = told("restore", dir.path(), calls, None) {
-        assert!(told.contains("cannot create"), "{told}");
+    if let Some(reported) = reported("restore", dir.path(), calls, None) {
+        assert!(reported.contains("cannot create"), "{reported}");
         assert!(!log.exists() && todos.exists());
     }
 }

@@ -123,12 +123,12 @@ fn record_without_request_belongs_to_the_response_with_one() {
     assert_eq!(costs.len(), 1);
     assert_eq!(costs[0].usage.output, 3000);
     let entries: Vec<usize> = (0..lines.len()).collect();
-    let mut told: Vec<usize> = session
+    let mut reported: Vec<usize> = session
         .entry_costs(0, &entries, &price)
         .into_keys()
         .collect();
-    told.sort_unstable();
-    assert_eq!(told, [2, 3, 5]);
+    reported.sort_unstable();
+    assert_eq!(reported, [2, 3, 5]);
     let last = session
         .last_response(&session.trees[0].conversations[0])
         .unwrap();

@@ -29,11 +29,11 @@ struct Desk {
 impl Desk {
     /// Creates three exported sessions of two messages, and an empty root.
     fn new(layout: &str) -> Self {
-        Desk::of(layout, &[Draft::user("question"), Draft::user("and more")])
+        Desk::with_messages(layout, &[Draft::user("question"), Draft::user("and more")])
     }
 
     /// Creates three exported sessions with the same entries on one day, and an empty root.
-    fn of(layout: &str, said: &[Draft]) -> Self {
+    fn with_messages(layout: &str, said: &[Draft]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let source = Root::claude_code(dir.path().join("source"));
         let from = Store::new(vec![source.clone()]);
@@ -138,12 +138,12 @@ fn second_run_resumes_an_interrupted_import() {
         desk.tear_journal();
         let whole = fs::read(&first[0].path).unwrap();
         let second = desk.import(3).unwrap();
-        let told: Vec<(bool, bool)> = second
+        let reported: Vec<(bool, bool)> = second
             .iter()
             .map(|it| (it.already_imported, it.replaced))
             .collect();
         let wanted = [(true, false), (false, true), (false, false)];
-        assert_eq!(told, wanted, "{layout}");
+        assert_eq!(reported, wanted, "{layout}");
         assert_eq!(fs::read(&first[0].path).unwrap(), whole, "{layout}");
         for at in 0..3 {
             assert_eq!(desk.messages(at), 2, "{layout} {at}");
@@ -199,8 +199,8 @@ fn interrupted_session_without_a_log_is_imported() {
     let first = desk.import(2).unwrap();
     fs::remove_file(&first[1].path).unwrap();
     let second = desk.import(3).unwrap();
-    let told: Vec<bool> = second.iter().map(|it| it.already_imported).collect();
-    assert_eq!(told, [true, false, false]);
+    let reported: Vec<bool> = second.iter().map(|it| it.already_imported).collect();
+    assert_eq!(reported, [true, false, false]);
     assert!(!second[1].replaced);
 }
 
@@ -263,8 +263,8 @@ fn session_deleted_since_is_imported_again() {
     let first = desk.import(2).unwrap();
     fs::remove_file(&first[0].path).unwrap();
     let second = desk.import(3).unwrap();
-    let told: Vec<bool> = second.iter().map(|it| it.already_imported).collect();
-    assert_eq!(told, [false, true, false]);
+    let reported: Vec<bool> = second.iter().map(|it| it.already_imported).collect();
+    assert_eq!(reported, [false, true, false]);
     assert_eq!(desk.messages(0), 2);
 }
 
@@ -338,13 +338,13 @@ fn lines(text: &str) -> Vec<&str> {
 /// A shared log holds other sessions' records, so it cannot be moved to the trash.
 #[test]
 fn shared_log_import_appends_the_missing_records() {
-    let whole = Desk::of("orchestrator", &long());
+    let whole = Desk::with_messages("orchestrator", &long());
     let path = whole.import(3).unwrap()[0].path.clone();
     let whole = fs::read_to_string(path).unwrap();
     let each = lines(&whole).len() / 3;
     assert_eq!(each, 8, "{whole}");
     for gone in 0..each {
-        let desk = Desk::of("orchestrator", &long());
+        let desk = Desk::with_messages("orchestrator", &long());
         let first = desk.import(2).unwrap();
         let path = &first[1].path;
         assert_eq!(*path, first[0].path);
@@ -353,12 +353,12 @@ fn shared_log_import_appends_the_missing_records() {
         fs::write(path, &kept).unwrap();
         desk.tear_journal();
         let second = desk.import(3).unwrap();
-        let told = (
+        let reported = (
             second[1].already_imported,
             second[1].continued,
             second[1].replaced,
         );
-        assert_eq!(told, (gone == 0, gone > 0, false), "{gone}");
+        assert_eq!(reported, (gone == 0, gone > 0, false), "{gone}");
         let after = fs::read_to_string(path).unwrap();
         assert!(after.starts_with(&kept), "{gone}");
         assert_eq!(in_turn(&after).len(), in_turn(&whole).len(), "{gone}");

@@ -21,7 +21,7 @@ struct Answers {
 }
 
 impl Answers {
-    fn of(store: &Store, index: Option<&mut Index>) -> Self {
+    fn read(store: &Store, index: Option<&mut Index>) -> Self {
         let query = Query::parse("the OR a OR main OR test", &Default::default());
         let query = query.unwrap().limit(1_000);
         let quiet = |_: u64, _: u64| {};
@@ -43,7 +43,7 @@ impl Answers {
             }
         };
         assert!(inventory.errors.is_empty(), "{:?}", inventory.errors);
-        let rows = rows.into_iter().map(|row| told(row.unwrap()));
+        let rows = rows.into_iter().map(|row| reported(row.unwrap()));
         let mut hits: Vec<String> = found.hits.iter().map(|hit| format!("{hit:?}")).collect();
         // The order of equal hits may depend on when a file was found.
         hits.sort();
@@ -76,7 +76,7 @@ fn same(one: &Answers, other: &Answers, what: &str) {
 }
 
 /// Formats a row without the fields that must differ.
-fn told(mut row: SessionInfo) -> String {
+fn reported(mut row: SessionInfo) -> String {
     (row.archived, row.expires, row.keep_days) = (false, None, None);
     format!("{row:?}")
 }
@@ -129,21 +129,29 @@ fn an_archived_session_answers_as_before() {
                 .unwrap();
         }
         let mut index = Index::open(&state).unwrap();
-        let before = Answers::of(&store, None);
-        same(&Answers::of(&store, Some(&mut index)), &before, &case.name);
+        let before = Answers::read(&store, None);
+        same(
+            &Answers::read(&store, Some(&mut index)),
+            &before,
+            &case.name,
+        );
         archived += archive_all(&store);
         let left = store.inventory_without_archive().sessions;
         assert!(left.iter().all(SessionFiles::is_unwritten), "{}", case.name);
         let inventory = store.inventory();
         let mut sessions = inventory.sessions.iter();
         assert!(sessions.all(|files| files.is_archived() != files.is_unwritten()));
-        same(&Answers::of(&store, None), &before, &case.name);
-        let known = Answers::of(&store, Some(&mut index));
+        same(&Answers::read(&store, None), &before, &case.name);
+        let known = Answers::read(&store, Some(&mut index));
         same(&known, &before, &case.name);
         // A new index reads the archive.
         Index::delete(&state).unwrap();
         let mut fresh = Index::open(&state).unwrap();
-        same(&Answers::of(&store, Some(&mut fresh)), &before, &case.name);
+        same(
+            &Answers::read(&store, Some(&mut fresh)),
+            &before,
+            &case.name,
+        );
     }
     assert!(archived > 50, "{archived}");
 }
@@ -158,15 +166,15 @@ fn archived_session_cannot_be_changed() {
     let id = session.session();
     drop(session);
     archive_all(&store);
-    let told = |error: annals::Error| {
+    let reported = |error: annals::Error| {
         let text = error.to_string();
         assert!(text.contains("annals restore"), "{text}");
     };
     let options = WriteOptions::default();
-    told(store.resume(id.as_str(), options).map(drop).unwrap_err());
+    reported(store.resume(id.as_str(), options).map(drop).unwrap_err());
     let inventory = store.inventory();
     let files = inventory.sessions.first().unwrap();
-    told(
+    reported(
         store
             .trash()
             .move_in(files, Timestamp::now())
@@ -228,17 +236,17 @@ fn missing_file_of_a_session_is_read_from_the_archive() {
         .collect();
     assert_eq!(todos.len(), 1);
     std::fs::remove_file(todos[0]).unwrap();
-    let told = |inventory: &Inventory| {
+    let reported = |inventory: &Inventory| {
         let files = inventory.sessions[0].files();
         let kept = files.filter(|file| file.is_archived());
         let kept: Vec<_> = kept.map(|file| file.path.clone()).collect();
         assert!(!inventory.sessions[0].is_archived());
         (kept, inventory.errors.len())
     };
-    assert_eq!(told(&store.inventory()), (vec![todos[0].clone()], 0));
+    assert_eq!(reported(&store.inventory()), (vec![todos[0].clone()], 0));
     let session = store.archive().unwrap().find(group[0].id.as_str()).unwrap();
     std::fs::remove_file(session.location(&session.members[1])).unwrap();
-    assert_eq!(told(&store.inventory()), (vec![], 1));
+    assert_eq!(reported(&store.inventory()), (vec![], 1));
 }
 
 /// Files that are still in the root are read from there, and listed once.

@@ -448,9 +448,9 @@ fn root_conversion_is_refused_if_files_are_only_archived() {
     );
     let whole = whole.unwrap();
     assert_eq!(whole.sessions.len(), 1);
-    let told = "1 session and 2 files only in the archive";
+    let reported = "1 session and 2 files only in the archive";
     assert!(
-        whole.left_out.iter().any(|left| left == told),
+        whole.left_out.iter().any(|left| left == reported),
         "{:?}",
         whole.left_out
     );
@@ -556,7 +556,7 @@ fn check_distinguishes_lost_from_archived_files() {
     fs::remove_file(desk.at(format!("file-history/{SESSION}/{kept}"))).unwrap();
     fs::remove_file(desk.at(log(OTHER))).unwrap();
     let archive = desk.store.archive().unwrap();
-    let told = |archive: Option<&Archive>| {
+    let reported = |archive: Option<&Archive>| {
         let inventory = desk.store.inventory_without_archive();
         let reports = annals::check::all(&inventory, archive, &|_, _| {});
         let flaws = reports.into_iter().flat_map(|report| report.unwrap().flaws);
@@ -565,15 +565,16 @@ fn check_distinguishes_lost_from_archived_files() {
         flaws.sort();
         flaws
     };
-    let kinds = |told: &[(FlawKind, String)]| told.iter().map(|it| it.0).collect::<Vec<_>>();
-    let without = told(None);
+    let kinds =
+        |reported: &[(FlawKind, String)]| reported.iter().map(|it| it.0).collect::<Vec<_>>();
+    let without = reported(None);
     assert_eq!(
         kinds(&without),
         [FlawKind::Stray, FlawKind::MissingFile],
         "{without:?}"
     );
     assert!(without[1].1.starts_with("2 saved files"), "{without:?}");
-    let with = told(Some(&archive));
+    let with = reported(Some(&archive));
     let [
         (FlawKind::MissingFile, missing),
         (FlawKind::OnlyArchived, one),

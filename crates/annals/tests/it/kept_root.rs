@@ -52,18 +52,18 @@ impl Desk {
     }
 
     /// Returns the names of plans and history, and whether each is only archived.
-    fn told(&self) -> Vec<(String, bool)> {
+    fn reported(&self) -> Vec<(String, bool)> {
         let inventory = self.store.inventory();
         assert!(inventory.errors.is_empty());
         let kinds = [ArtifactKind::History, ArtifactKind::Plan];
-        let told = kinds.into_iter().flat_map(|kind| {
+        let reported = kinds.into_iter().flat_map(|kind| {
             let files = inventory.others_of_kind(kind).collect::<Vec<_>>();
             files.into_iter().map(|(_, file)| {
                 let name = file.path.file_name().unwrap().to_string_lossy();
                 (name.into_owned(), file.is_archived())
             })
         });
-        told.collect()
+        reported.collect()
     }
 }
 
@@ -85,10 +85,10 @@ fn plans_and_history_are_archived_and_restored() {
     fs::remove_file(desk.at("plans/one.md")).unwrap();
     fs::remove_file(desk.at("history.jsonl")).unwrap();
     fs::write(desk.at("plans/two.md"), "# Two, again\n").unwrap();
-    let told = desk.told();
+    let reported = desk.reported();
     let named = |name: &str, kept: bool| (name.to_owned(), kept);
     assert_eq!(
-        told,
+        reported,
         [
             named("history.jsonl", true),
             named("one.md", true),
@@ -120,7 +120,7 @@ fn plans_and_history_are_archived_and_restored() {
     assert_eq!(fs::read(desk.at("plans/one.md")).unwrap(), b"# One\n");
     let history = fs::read_to_string(desk.at("history.jsonl")).unwrap();
     assert_eq!(history, format!("{before}{more}"));
-    assert!(desk.told().iter().all(|(_, kept)| !kept));
+    assert!(desk.reported().iter().all(|(_, kept)| !kept));
     // Into another directory, everything is restored.
     let elsewhere = desk.dir.path().join("elsewhere");
     found.restore(Some(&elsewhere)).unwrap();
@@ -138,7 +138,7 @@ fn root_archive_is_not_a_session() {
     fs::remove_dir_all(desk.at("")).unwrap();
     let inventory = desk.store.inventory();
     assert!(inventory.sessions.is_empty());
-    assert_eq!(desk.told().len(), 3);
+    assert_eq!(desk.reported().len(), 3);
 }
 
 /// In Chorus, only the configuration names the directory of a folder.

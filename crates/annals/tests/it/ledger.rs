@@ -271,7 +271,7 @@ fn unusable_index_is_moved_aside() {
     let whole = fs::read(&path).unwrap();
     let mut holes = whole.clone();
     holes.iter_mut().skip(100).for_each(|byte| *byte = 0xa5);
-    for (bytes, told) in [
+    for (bytes, reported) in [
         (holes, true),
         (whole[..whole.len() / 2].to_vec(), true),
         (Vec::new(), false),
@@ -285,7 +285,7 @@ fn unusable_index_is_moved_aside() {
         let (ledger, troubles) = index.ledger(&history.store(), &|_, _| {});
         assert!(troubles.is_empty());
         assert_eq!(ledger.charges.len(), 1);
-        assert_eq!(!index.take_warnings().is_empty(), told);
+        assert_eq!(!index.take_warnings().is_empty(), reported);
         drop(index);
         assert_eq!(history.output(), sums(&[("a", 10)]));
     }

@@ -524,22 +524,23 @@ fn plans_cover_only_files_with_findings() {
     let left = write("c", b"{\"type\":\"mode\"}\n{\"type\":");
     let patients = RepairTarget::all(&place.store().inventory());
     let total: u64 = patients.iter().map(|it| it.file.id.len).sum();
-    let told = std::sync::Mutex::new(Vec::new());
+    let reported = std::sync::Mutex::new(Vec::new());
     let plans = RepairPlan::all(&patients, Timestamp::now(), &|done, of| {
-        told.lock().unwrap().push((done, of))
+        reported.lock().unwrap().push((done, of))
     });
     let plans: Vec<RepairPlan> = plans.into_iter().map(Result::unwrap).collect();
     let paths: Vec<_> = plans.iter().map(|plan| plan.file.path.clone()).collect();
     assert_eq!(paths, [broken, left]);
     assert_eq!(plans[1].edits.steps, []);
     assert_eq!(plans[1].edits.unrepaired.len(), 1);
-    let told = told.into_inner().unwrap();
-    assert_eq!(told.len(), patients.len());
+    let reported = reported.into_inner().unwrap();
+    assert_eq!(reported.len(), patients.len());
     assert!(
-        told.iter()
+        reported
+            .iter()
             .all(|(done, of)| (1..=total).contains(done) && *of == total)
     );
-    assert!(told.contains(&(total, total)), "{told:?}");
+    assert!(reported.contains(&(total, total)), "{reported:?}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ struct Place {
 }
 
 impl Place {
-    fn of(layout: &str) -> Self {
+    fn new(layout: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(layout, dir.path().join("root")).unwrap();
         let store = Store::new(vec![root.clone()])
@@ -107,7 +107,7 @@ fn touch(path: &Path, when: &str) {
 
 #[test]
 fn session_age_is_that_of_its_newest_entry() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     let old = place.session(1, "/w", "2026-01-01T10:00:00Z");
     // Its sub-agent continued a month later.
     let alive = place.session(2, "/w", "2026-01-01T10:00:00Z");
@@ -138,7 +138,7 @@ fn session_age_is_that_of_its_newest_entry() {
 
 #[test]
 fn session_without_entry_times_ages_by_file_time() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     let folder = place.root.path.join("projects/-w");
     fs::create_dir_all(&folder).unwrap();
     let log = folder.join("00000001-0000-4000-8000-000000000000.jsonl");
@@ -166,14 +166,14 @@ fn session_without_entry_times_ages_by_file_time() {
 
 #[test]
 fn entries_in_the_future_keep_a_session() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     place.session(1, "/w", "2031-01-01T10:00:00Z");
     assert!(numbers(&place.plan("0d", "2026-03-01T00:00:00Z")).is_empty());
 }
 
 #[test]
 fn pinned_and_newest_sessions_of_each_project_are_kept() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     for (number, cwd, month) in [
         (1, "/a", 1),
         (2, "/a", 2),
@@ -224,7 +224,7 @@ fn pinned_and_newest_sessions_of_each_project_are_kept() {
 
 #[test]
 fn session_pinned_or_changed_after_the_plan_is_kept() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     let writers: Vec<SessionWriter> = (1..=5)
         .map(|number| place.session(number, "/w", "2026-01-01T00:00:00Z"))
         .collect();
@@ -344,7 +344,7 @@ fn all_files_of_a_session_are_cleaned_and_undeleted() {
 
 #[test]
 fn empty_project_folders_are_removed_and_others_stay() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     let writer = place.session(1, "/gone", "2026-01-01T00:00:00Z");
     let own = writer.path().with_extension("");
     fs::create_dir_all(own.join("tool-results")).unwrap();
@@ -383,7 +383,7 @@ fn empty_project_folders_are_removed_and_others_stay() {
 /// As if the process had been killed after it moved the last file.
 #[test]
 fn directory_emptied_by_an_interrupted_clean_is_removed_by_the_next() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     place.session(1, "/w", "2026-01-01T00:00:00Z");
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
     place
@@ -406,7 +406,7 @@ fn directory_emptied_by_an_interrupted_clean_is_removed_by_the_next() {
 
 #[test]
 fn sessions_sharing_a_daily_log_are_cleaned_together() {
-    let place = Place::of("orchestrator");
+    let place = Place::new("orchestrator");
     let begin = |id: &str, when: &str| {
         let new = NewSession::new(SessionId::new(id).unwrap(), "/w");
         let writer = place.store.create(&place.root, &new, at(when)).unwrap();
@@ -489,7 +489,7 @@ fn lists_and_clean_ups_agree_on_what_is_old() {
             ("2026-02-28T00:00:00Z", "2026-01-01T10:00:00Z"),
             ("2026-02-28T00:00:00Z", "2026-02-28T00:00:00Z"),
         ] {
-            let place = Place::of(layout.name());
+            let place = Place::new(layout.name());
             let writer = place.session(1, "/w", said);
             touch(&writer.path(), touched);
             let plan = place.plan_by(&policy, now);
@@ -511,7 +511,7 @@ fn lists_and_clean_ups_agree_on_what_is_old() {
 /// A longer term in the program's settings applies to the list and to the cleanup.
 #[test]
 fn the_settings_of_the_program_say_when_a_session_is_expired() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     place.session(1, "/w", "2026-01-01T10:00:00Z");
     let settings = place.root.path.join("settings.json");
     let policy = Policy {
@@ -538,7 +538,7 @@ fn at_day(number: u32) -> String {
 /// Old files of deleted logs are cleaned and can be restored; files of existing logs stay.
 #[test]
 fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
-    let place = Place::of("orchestrator");
+    let place = Place::new("orchestrator");
     let begin = |day: u32| {
         let new = NewSession::new(SessionId::new(&format!("s{day}")).unwrap(), "/w");
         let when = at_day(day);
@@ -609,7 +609,7 @@ fn companions_and_lock_files_of_logs_that_are_gone_are_cleaned_up() {
 #[test]
 fn every_layout_reaches_all_states() {
     for layout in writable_layouts() {
-        let place = Place::of(layout.name());
+        let place = Place::new(layout.name());
         let id = SessionId::new("0000000a-0000-4000-8000-000000000000").unwrap();
         let new = NewSession::new(id, "/home/dev/w");
         let writer = place
@@ -677,7 +677,7 @@ fn every_layout_reaches_all_states() {
 
 #[test]
 fn session_with_more_files_than_the_open_limit_is_cleaned() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     let writer = place.session(1, "/w", "2026-01-01T00:00:00Z");
     let agents = writer.path().with_extension("").join("subagents");
     fs::create_dir_all(&agents).unwrap();
@@ -717,7 +717,7 @@ fn session_with_more_files_than_the_open_limit_is_cleaned() {
 
 #[test]
 fn purge_removes_only_deleted_sessions() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     for number in 1..=3 {
         place.session(number, "/w", "2026-01-01T00:00:00Z");
     }
@@ -765,7 +765,7 @@ fn purge_removes_only_deleted_sessions() {
 
 #[test]
 fn interrupted_purge_is_finished_by_the_next() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     place.session(1, "/w", "2026-01-01T00:00:00Z");
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
     let gone = place
@@ -791,7 +791,7 @@ fn interrupted_purge_is_finished_by_the_next() {
 
 #[test]
 fn trash_manifest_of_a_newer_version_is_left_alone() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     place.session(1, "/w", "2026-01-01T00:00:00Z");
     let plan = place.plan("30d", "2026-03-01T00:00:00Z");
     let gone = place
@@ -828,7 +828,7 @@ fn trash_manifest_of_a_newer_version_is_left_alone() {
 
 #[test]
 fn pins_of_a_newer_version_are_not_used_or_overwritten() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     place.session(1, "/w", "2026-01-01T00:00:00Z");
     let files = place.store.inventory().sessions.remove(0);
     let path = place.dir.path().join("state/pins.json");
@@ -871,7 +871,7 @@ fn pins_of_a_newer_version_are_not_used_or_overwritten() {
 
 #[test]
 fn concurrent_pins_are_all_stored() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     for number in 1..=8 {
         place.session(number, "/w", "2026-01-01T00:00:00Z");
     }

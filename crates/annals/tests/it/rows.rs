@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::support::{cases, copy_tree};
 
 /// Formats everything that lists return, including errors.
-fn told(
+fn reported(
     rows: Vec<annals::Result<annals::store::SessionInfo>>,
     talks: Vec<annals::Result<Vec<(annals::store::ConversationInfo, annals::cost::Tally)>>>,
 ) -> Vec<String> {
@@ -36,7 +36,7 @@ fn plain(store: &Store, inventory: &Inventory) -> Vec<String> {
     let prices = Prices::built_in();
     let price = |charge: &Charge| prices.cost(charge, PriceMode::Auto);
     let all: Vec<usize> = (0..inventory.sessions.len()).collect();
-    told(
+    reported(
         store.sessions(inventory).read(&|_, _| {}),
         store
             .sessions(inventory)
@@ -48,7 +48,7 @@ fn kept(index: &mut Index, store: &Store, inventory: &Inventory) -> Vec<String> 
     let prices = Prices::built_in();
     let price = |charge: &Charge| prices.cost(charge, PriceMode::Auto);
     let all: Vec<usize> = (0..inventory.sessions.len()).collect();
-    told(
+    reported(
         index.sessions(store, inventory, &|_, _| {}),
         index.conversations(store, inventory, &all, &price, &|_, _| {}),
     )

@@ -36,7 +36,7 @@ fn search(store: &Store, query: &Query) -> SearchResults {
     store.search(&store.inventory(), query).unwrap()
 }
 
-fn told(hit: &Hit) -> (String, u64, Option<Role>, &str) {
+fn reported(hit: &Hit) -> (String, u64, Option<Role>, &str) {
     let session = hit.session.as_str().chars().take(1).collect();
     (session, hit.line, hit.role, hit.snippet.as_str())
 }
@@ -57,7 +57,7 @@ fn search_orders_hits_by_time() {
     ]);
     let query = parse("panic").order(Order::Newest);
     let found = search(&store, &query);
-    let hits: Vec<_> = found.hits.iter().map(told).collect();
+    let hits: Vec<_> = found.hits.iter().map(reported).collect();
     let b = || "b".to_owned();
     assert_eq!(
         hits,
@@ -81,7 +81,7 @@ fn search_orders_hits_by_time() {
     // The limit keeps the first hits and sets `truncated`.
     for limit in 0..5 {
         let found = search(&store, &query.clone().limit(limit));
-        let kept: Vec<_> = found.hits.iter().map(told).collect();
+        let kept: Vec<_> = found.hits.iter().map(reported).collect();
         assert_eq!(kept, hits[..limit]);
         assert_eq!((found.total, found.truncated), (5, true));
     }
@@ -573,7 +573,7 @@ fn filters_match_entries_in_every_layout() {
             }
             let (name, value) = query.split_once(':').unwrap();
             for hit in &found.hits {
-                let told = match name {
+                let reported = match name {
                     // A notice of the agent program is not a message, but has the system role.
                     "role" if hit.role.is_none() => {
                         (value, hit.part) == ("system", Some(TextPart::System))
@@ -583,7 +583,7 @@ fn filters_match_entries_in_every_layout() {
                     "model" => hit.model.is_some(),
                     _ => matches!(hit.part, Some(TextPart::Call | TextPart::Result)),
                 };
-                assert!(told, "{layout} {} {query}: {hit:?}", case.name);
+                assert!(reported, "{layout} {} {query}: {hit:?}", case.name);
             }
             seen.insert((layout, name.to_owned()));
         }
@@ -607,8 +607,8 @@ fn every_hit_can_be_located_by_line_and_id() {
         let mut session: Option<Session> = None;
         for hit in &found.hits {
             let (files, path) = Target::find_line(&store, &inventory, &hit.file, hit.line).unwrap();
-            let told = format!("{} {}:{}", case.name, hit.file.display(), hit.line);
-            assert_eq!(files.id, hit.session, "{told}");
+            let reported = format!("{} {}:{}", case.name, hit.file.display(), hit.line);
+            assert_eq!(files.id, hit.session, "{reported}");
             shared += usize::from(files.log.as_ref().is_some_and(|log| log.slice.is_some()));
             let known = session.filter(|known| {
                 known.files.main_path() == files.main_path() && known.files.id == files.id
@@ -622,12 +622,12 @@ fn every_hit_can_be_located_by_line_and_id() {
             };
             assert!(
                 has_it(read.records_at_line(&path, hit.line).unwrap()),
-                "{told}"
+                "{reported}"
             );
             if let Some(id) = &hit.entry {
                 assert!(
                     has_it(read.find_records(id.as_str()).unwrap()),
-                    "{told} {id}"
+                    "{reported} {id}"
                 );
             }
             session = Some(read);

@@ -25,7 +25,7 @@ struct Place {
 }
 
 impl Place {
-    fn of(layout: &str) -> Self {
+    fn new(layout: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(layout, dir.path().join("root")).unwrap();
         let store = Store::new(vec![root.clone()]).with_state(dir.path().join("state"));
@@ -71,7 +71,7 @@ const PATHS: [&str; 12] = [
 #[test]
 fn manifest_members_cannot_leave_the_root() {
     for layout in writable_layouts() {
-        let place = Place::of(layout.name());
+        let place = Place::new(layout.name());
         fs::create_dir(place.dir.path().join("outside")).unwrap();
         fs::write(place.dir.path().join("outside/keep.jsonl"), "{}\n").unwrap();
         let gone = place
@@ -149,7 +149,7 @@ fn files_behind_links_in_the_trash_stay() {
     ];
     for layout in writable_layouts() {
         for (what, link) in &kinds {
-            let place = Place::of(layout.name());
+            let place = Place::new(layout.name());
             let gone = place
                 .store
                 .trash()
@@ -185,7 +185,7 @@ fn files_behind_links_in_the_trash_stay() {
 #[test]
 fn log_replaced_by_a_link_is_not_deleted() {
     for layout in writable_layouts() {
-        let place = Place::of(layout.name());
+        let place = Place::new(layout.name());
         let files = place.files();
         let outside = place.dir.path().join("outside.jsonl");
         let log = files.main_path().to_owned();
@@ -219,7 +219,7 @@ fn log_replaced_by_a_link_is_not_deleted() {
 #[test]
 fn all_created_files_are_private() {
     for layout in writable_layouts() {
-        let place = Place::of(layout.name());
+        let place = Place::new(layout.name());
         let files = place.files();
         place
             .store
@@ -282,7 +282,7 @@ fn bombs() -> Vec<String> {
 fn hostile_lines_overflow_no_layout() {
     for layout in writable_layouts() {
         let look = move || {
-            let place = Place::of(layout.name());
+            let place = Place::new(layout.name());
             let log = place.files().main_path().to_owned();
             let mut bytes = fs::read(&log).unwrap();
             for bomb in bombs() {

@@ -303,11 +303,11 @@ fn reset_reports_moved_and_failed_sessions() {
     symlink(&elsewhere, &link).unwrap();
     let root = Root::claude_code(dir.path().join("root")).follow_links(&[link]);
     let store = Store::new(vec![root]).with_state(dir.path().join("state"));
-    let told = store
+    let reported = store
         .trash()
         .move_project_in("/home/dev/w", Timestamp::UNIX_EPOCH);
-    assert_eq!(told.len(), 3);
-    assert_eq!(told.iter().filter(|moved| moved.is_ok()).count(), 2);
+    assert_eq!(reported.len(), 3);
+    assert_eq!(reported.iter().filter(|moved| moved.is_ok()).count(), 2);
     assert!(paths[1].exists() && !paths[0].exists() && !paths[2].exists());
     assert!(elsewhere.join("tool-results/a.txt").exists());
 }

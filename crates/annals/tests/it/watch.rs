@@ -87,7 +87,7 @@ impl Feed {
     fn next(&self) -> Event {
         match self.events.recv_timeout(DEADLINE) {
             Ok(event) => event,
-            Err(error) => panic!("nothing was told: {error}"),
+            Err(error) => panic!("nothing was reported: {error}"),
         }
     }
 
@@ -261,11 +261,11 @@ fn log_rewritten_in_place_reports_only_new_entries() {
     file.write_all(other.as_bytes()).unwrap();
     assert_eq!(feed.reset(), ResetReason::Rewritten);
     append(&log, &lines(70..71));
-    let told = feed.texts_until("text 70");
+    let reported = feed.texts_until("text 70");
     let wanted: Vec<String> = (40..60).map(|n| format!("text {n}")).collect();
     // Old entries that were never reported may be reported; none is reported twice.
-    let told: Vec<&String> = told.iter().filter(|text| *text != "text 1").collect();
-    assert_eq!(told, wanted.iter().collect::<Vec<_>>());
+    let reported: Vec<&String> = reported.iter().filter(|text| *text != "text 1").collect();
+    assert_eq!(reported, wanted.iter().collect::<Vec<_>>());
 }
 
 #[test]
@@ -387,8 +387,8 @@ fn damaged_line_hides_no_other() {
         &log,
         &(lines(1..2) + "{\"type\":\"user\",\n\n\0\0\0\n" + &lines(2..3)),
     );
-    let told = feed.texts_until("text 2");
-    assert_eq!(told.first().map(String::as_str), Some("text 1"));
+    let reported = feed.texts_until("text 2");
+    assert_eq!(reported.first().map(String::as_str), Some("text 1"));
 }
 
 #[test]

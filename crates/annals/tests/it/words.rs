@@ -18,7 +18,7 @@ fn parse(text: &str) -> Query {
         .limit(10_000)
 }
 
-fn told(found: &SearchResults) -> String {
+fn reported(found: &SearchResults) -> String {
     let hits = found.hits.iter();
     let hits: Vec<String> = hits.map(|hit| format!("{hit:?}")).collect();
     assert!(found.errors.is_empty(), "{:?}", found.errors);
@@ -59,8 +59,8 @@ fn every_word_is_found_with_and_without_index() {
                     format!("{word} role:user"),
                 ] {
                     let query = parse(&query);
-                    let without = told(&store.search(&inventory, &query).unwrap());
-                    let with = told(&index.search(&inventory, &query).unwrap());
+                    let without = reported(&store.search(&inventory, &query).unwrap());
+                    let with = reported(&index.search(&inventory, &query).unwrap());
                     assert_eq!(with, without, "{name}: {word}, learnt: {learnt}");
                     asked += 1;
                 }
@@ -220,8 +220,8 @@ impl History {
         let mut index = self.index();
         for query in QUERIES {
             let asked = parse(query);
-            let without = told(&store.search(&inventory, &asked).unwrap());
-            let with = told(&index.search(&inventory, &asked).unwrap());
+            let without = reported(&store.search(&inventory, &asked).unwrap());
+            let with = reported(&index.search(&inventory, &asked).unwrap());
             assert_eq!(with, without, "{query}");
         }
         assert!(index.take_warnings().is_empty());
@@ -307,7 +307,7 @@ fn damaged_index_gives_the_same_hits() {
     let store = history.store();
     let inventory = store.inventory();
     let asked = parse("alpha");
-    let expected = told(&store.search(&inventory, &asked).unwrap());
+    let expected = reported(&store.search(&inventory, &asked).unwrap());
     let mut noticed = 0;
     let bits = (100..whole.len()).step_by(whole.len() / 300);
     let bits = bits.map(|at| (at, 1, 1 << (at % 8)));
@@ -320,7 +320,7 @@ fn damaged_index_gives_the_same_hits() {
         fs::write(&path, damaged).unwrap();
         let mut index = history.index();
         let found = index.search(&inventory, &asked).unwrap();
-        assert_eq!(told(&found), expected, "damaged at {at}");
+        assert_eq!(reported(&found), expected, "damaged at {at}");
         noticed += usize::from(!index.take_warnings().is_empty());
         drop(index);
         for entry in fs::read_dir(history.state.path()).unwrap() {

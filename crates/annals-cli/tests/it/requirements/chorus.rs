@@ -17,7 +17,7 @@ const FOLDER: &str = "sessions/ws-1/agent-a";
 
 /// The root that the document describes.
 fn stage() -> Stage {
-    Stage::of_layout("chorus", "chorus-document")
+    Stage::with_fixture_of("chorus", "chorus-document")
 }
 
 fn root(stage: &Stage) -> Root {

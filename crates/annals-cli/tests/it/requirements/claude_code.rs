@@ -36,7 +36,7 @@ fn create(store: &Store, id: &str) -> annals::store::SessionWriter {
 
 /// The entries of a log in the fixture with the document's entry types.
 fn entries(name: &str) -> Vec<Entry> {
-    let stage = Stage::of("agentpool-entry-types");
+    let stage = Stage::with_fixture("agentpool-entry-types");
     let root = Root::claude_code(&stage.root);
     let store = Store::new(vec![root.clone()]);
     let inventory = store.inventory();
@@ -90,11 +90,15 @@ fn every_file_of_the_directory_structure_has_its_meaning() {
         assert_eq!(artifact.kind, kind, "{path}");
         assert_eq!(layout.path_for(&artifact), Path::new(&path));
     }
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     assert!(stage.annals(&["plans"]).fine().out.contains("fix-it"));
-    let settings = Stage::of("settings").annals(&["sessions", "--json"]).json();
+    let settings = Stage::with_fixture("settings")
+        .annals(&["sessions", "--json"])
+        .json();
     assert!(settings["sessions"][0]["expires"].is_string());
-    let history = Stage::of("history").annals(&["history", "--json"]).fine();
+    let history = Stage::with_fixture("history")
+        .annals(&["history", "--json"])
+        .fine();
     assert!(
         history.json()["history"]
             .as_array()
@@ -109,7 +113,7 @@ fn a_project_is_found_by_its_path_though_no_record_has_a_cwd() {
     let layout = by_name("claude-code").unwrap();
     let folder = layout.folder(PROJECT).unwrap();
     assert_eq!(folder, "-home-user-myproject");
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     for project in [PROJECT, "/home/user/myproject/", "-home-user-myproject"] {
         for verb in ["sessions", "projects"] {
             let run = stage.annals(&[verb, "-p", project, "--json"]);
@@ -233,7 +237,7 @@ fn sessions_and_delete_mean_the_same_sessions_by_a_project() {
 /// Requirements: 001.19, 001.20, 001.101
 #[test]
 fn a_session_may_have_any_name_that_its_program_gave() {
-    let stage = Stage::of("free-session-names");
+    let stage = Stage::with_fixture("free-session-names");
     let rows = stage.annals(&["sessions", "--json"]).json();
     let rows = rows["sessions"].as_array().unwrap();
     let names: Vec<&str> = rows.iter().filter_map(|row| row["id"].as_str()).collect();
@@ -293,7 +297,7 @@ fn a_session_may_have_any_name_that_its_program_gave() {
 /// Requirements: 001.20
 #[test]
 fn a_check_reports_files_that_no_layout_knows() {
-    let stage = Stage::of("unknown-files");
+    let stage = Stage::with_fixture("unknown-files");
     let found = stage.annals(&["check", "--json"]).json();
     assert_eq!(found["ok"], true);
     let files = found["files"].as_array().unwrap().iter();
@@ -306,7 +310,7 @@ fn a_check_reports_files_that_no_layout_knows() {
         .collect();
     // The session id is masked. The project's memory and the client's other files are not reported.
     assert_eq!(names, ["[id 1].jsonl.bak", "stray.txt"]);
-    let free = Stage::of("free-session-names");
+    let free = Stage::with_fixture("free-session-names");
     let found = free.annals(&["check", "--details"]).fine();
     assert!(
         found.out.contains(".hidden.jsonl") && found.out.contains("-p.jsonl"),
@@ -314,9 +318,9 @@ fn a_check_reports_files_that_no_layout_knows() {
     );
     for layout in ["chorus", "clog", "orchestrator"] {
         let stage = match layout {
-            "chorus" => Stage::of_layout(layout, "chorus-names"),
-            "clog" => Stage::of_layout(layout, "names-by-hand"),
-            _ => Stage::of_layout(layout, "unknown-files"),
+            "chorus" => Stage::with_fixture_of(layout, "chorus-names"),
+            "clog" => Stage::with_fixture_of(layout, "names-by-hand"),
+            _ => Stage::with_fixture_of(layout, "unknown-files"),
         };
         let dir = match layout {
             "chorus" => "sessions/w-app/a-main",
@@ -491,7 +495,7 @@ fn entries_are_appended_as_whole_lines_in_the_order_of_time() {
 /// Requirements: 001.23, 001.27, 001.28, 001.29, 001.31, 001.32, 001.33, 001.104, 001.107
 #[test]
 fn a_sub_agent_has_a_log_and_todos_of_its_own_and_the_id_of_its_session() {
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     let read = session(&stage);
     assert_eq!(read.agents.len(), 1);
     assert_eq!(read.agents[0].id.as_ref().unwrap().as_str(), "a753668");
@@ -540,7 +544,7 @@ fn a_sub_agent_has_a_log_and_todos_of_its_own_and_the_id_of_its_session() {
 /// Requirements: 001.34, 001.35, 001.36, 001.37, 001.38, 001.39, 001.40, 001.41, 001.42, 001.99, 001.105
 #[test]
 fn todos_are_a_list_for_each_agent_apart_from_the_log() {
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     let lists = session(&stage).todos().unwrap();
     let of = |agent: &str| {
         let mut lists = lists.iter();
@@ -591,7 +595,7 @@ fn user_and_assistant_entries_are_read_as_they_stand_in_the_document() {
     };
     assert_eq!([said, id, name, input], ["...", "...", "...", "{}"]);
     // The `model` next to the message determines the price.
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     let cost = stage.annals(&["cost", "--by", "model", "--json"]).json();
     assert_eq!(cost["rows"][0]["key"], "claude-sonnet-4-5-20250929");
     assert_eq!(cost["rows"][0]["unpriced"], 0);
@@ -616,7 +620,7 @@ fn queue_operations_are_read_and_written() {
         operations.collect::<Vec<_>>(),
         [("enqueue", ""), ("dequeue", "")]
     );
-    let stage = Stage::of("queue-operations");
+    let stage = Stage::with_fixture("queue-operations");
     let row = stage.annals(&["sessions", "--json"]).json();
     assert_eq!(row["sessions"][0]["title"], "question 1");
     assert_eq!(row["sessions"][0]["messages"], 2);
@@ -653,7 +657,7 @@ fn queue_operations_are_read_and_written() {
 #[test]
 fn a_system_entry_is_shown_though_it_has_no_id() {
     assert_eq!(text(&entries("system-entry")[0]), "System message text");
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     let all = stage.annals(&["show", "e8d9", "--all"]).fine();
     let (system, first) = (
         all.out.find("System message text"),
@@ -685,7 +689,7 @@ fn a_tool_result_is_part_of_a_user_entry_and_counts_once() {
         &[Block::Text("result text or structured data".into())]
     );
     assert!(!message.human);
-    let hits = Stage::of("agentpool-session")
+    let hits = Stage::with_fixture("agentpool-session")
         .annals(&["search", "Tool Results", "--json"])
         .json();
     assert_eq!(hits["total"], 1);
@@ -704,7 +708,7 @@ fn a_summary_covers_the_messages_up_to_one_and_becomes_the_title() {
         entry.members,
         [("messageCount".to_owned(), "10".to_owned())]
     );
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     let row = stage.annals(&["sessions", "--json"]).json();
     assert_eq!(
         row["sessions"][0]["title"],
@@ -761,7 +765,7 @@ fn file_history_tells_path_operation_and_snippet() {
         file.operation.clone().unwrap()
     });
     assert_eq!(operations.collect::<Vec<_>>(), ["edit", "create", "delete"]);
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     assert!(
         stage
             .annals(&["search", "Preview of"])
@@ -781,7 +785,7 @@ fn file_history_tells_path_operation_and_snippet() {
 /// Requirements: 001.62, 001.63, 001.69, 001.70, 001.80, 001.82, 001.103
 #[test]
 fn a_conversation_is_followed_from_its_last_message_back() {
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     let read = session(&stage);
     let ids = |entries: Vec<Entry>| -> Vec<String> {
         entries
@@ -804,7 +808,7 @@ fn a_conversation_is_followed_from_its_last_message_back() {
 /// Requirements: 001.64, 001.65, 001.66, 001.67, 001.68
 #[test]
 fn a_side_chain_that_hangs_from_the_main_chain_is_a_branch_with_a_prompt() {
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     let rows = stage.annals(&["conversations", "e8d9", "--json"]).json();
     let leaves: Vec<&str> = rows["conversations"]
         .as_array()
@@ -846,7 +850,7 @@ fn a_side_chain_that_hangs_from_the_main_chain_is_a_branch_with_a_prompt() {
 /// Requirements: 001.72, 001.73, 001.78, 001.79, 001.84, 001.85, 001.86, 001.98, 001.102
 #[test]
 fn sessions_and_messages_are_listed_counted_and_filtered() {
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     let read = session(&stage);
     let count = |filter: MessageFilter| read.messages(&filter).unwrap().len();
     let any = MessageFilter::default;
@@ -886,7 +890,7 @@ fn sessions_and_messages_are_listed_counted_and_filtered() {
 /// Requirements: 001.83
 #[test]
 fn a_fork_has_the_messages_up_to_one_and_the_id_of_the_caller() {
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     let id = "11111111-2222-4333-8444-555555555555";
     stage.annals(&["fork", "e8d9@b", "--id", id]).fine();
     let store = Store::new(vec![Root::claude_code(&stage.root)]);
@@ -929,7 +933,7 @@ fn sessions_are_written_in_parallel_and_each_by_one_writer_at_a_time() {
 /// Requirements: 001.94, 001.95, 001.108, 001.109, 001.113, 001.116, 001.117
 #[test]
 fn clean_up_is_the_users_and_archives_are_compressed_and_read() {
-    let stage = Stage::of("empty-file");
+    let stage = Stage::with_fixture("empty-file");
     let before = stage.tree();
     let rows = stage.annals(&["sessions", "--json"]).json();
     assert!(
@@ -941,7 +945,7 @@ fn clean_up_is_the_users_and_archives_are_compressed_and_read() {
     );
     stage.annals(&["clean"]);
     assert_eq!(stage.tree(), before, "nothing is deleted unasked");
-    let stage = Stage::of("agentpool-session");
+    let stage = Stage::with_fixture("agentpool-session");
     stage.annals(&["archive", "e8d9", "--apply"]).fine();
     let log = format!("{SESSION}.jsonl");
     assert!(!stage.tree().keys().any(|path| path.ends_with(&log)));
@@ -966,7 +970,7 @@ fn clean_up_is_the_users_and_archives_are_compressed_and_read() {
     assert!(packed > 0 && packed * 4 < bytes, "{packed} of {bytes}");
     let last = stage.annals(&["show", SESSION, "--last", "1"]).fine();
     assert!(last.out.contains("message 399"), "{last}");
-    let todos = Stage::of("todos");
+    let todos = Stage::with_fixture("todos");
     let found = todos.annals(&["check", "--json"]);
     assert!(found.out.contains("stray"), "{found}");
 }
@@ -980,7 +984,7 @@ fn the_index_changes_no_answer_and_unknown_entries_are_kept() {
         "free-session-names",
         "unknown-types",
     ] {
-        let stage = Stage::of(fixture);
+        let stage = Stage::with_fixture(fixture);
         for args in [
             &["sessions", "--json"][..],
             &["conversations", "--json"],
@@ -995,7 +999,7 @@ fn the_index_changes_no_answer_and_unknown_entries_are_kept() {
         }
     }
     // Entries of unknown types are shown, and an append leaves them as they are.
-    let stage = Stage::of("unknown-types");
+    let stage = Stage::with_fixture("unknown-types");
     let store = Store::new(vec![Root::claude_code(&stage.root)]);
     let files = store.inventory().sessions[0].clone();
     let before = fs::read(files.main_path()).unwrap();
@@ -1055,8 +1059,8 @@ fn a_log_is_read_while_it_is_written() {
         Event::Entry(fresh) => Some((fresh.session.to_string(), text(&fresh.entry))),
         _ => None,
     });
-    let told = events.find(|(_, said)| !said.is_empty()).unwrap();
-    assert_eq!(told, ("my session 1".to_owned(), "Hello".to_owned()));
+    let reported = events.find(|(_, said)| !said.is_empty()).unwrap();
+    assert_eq!(reported, ("my session 1".to_owned(), "Hello".to_owned()));
 }
 
 /// Ids whose file names would collide with those of another session or sub-agent.
@@ -1093,6 +1097,9 @@ fn the_provider_in_python_keeps_sessions_over_the_program() {
         .env("ANNALS_PROGRAM", env!("CARGO_BIN_EXE_annals"))
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.success() && !told.contains("skipped"), "{told}");
+    let reported = String::from_utf8_lossy(&run.stderr);
+    assert!(
+        run.status.success() && !reported.contains("skipped"),
+        "{reported}"
+    );
 }

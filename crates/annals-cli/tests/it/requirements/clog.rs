@@ -19,7 +19,7 @@ const NOW: i64 = 1_794_744_000_000;
 
 /// The document's own example as a root.
 fn example() -> Stage {
-    Stage::of_layout("clog", "examples-of-the-document")
+    Stage::with_fixture_of("clog", "examples-of-the-document")
 }
 
 fn lines(path: PathBuf) -> Vec<Value> {
@@ -138,7 +138,7 @@ fn a_conversation_without_title_and_channel_has_an_empty_title_and_the_usual_cha
     }
     assert_eq!(folders(&stage).len(), 2);
     // Other layouts have no channels.
-    let other = Stage::of("bom");
+    let other = Stage::with_fixture("bom");
     let run = other.refused(&["new", "--channel", "tui"], "");
     assert!(run.err.contains("`channel` is not a member"), "{run}");
 }
@@ -237,7 +237,7 @@ fn conversation_id_is_the_folder_name_in_every_header_and_message() {
 /// Requirements: 002.10, 002.19
 #[test]
 fn a_log_with_the_older_conversation_id_goes_on_under_it() {
-    let stage = Stage::of_layout("clog", "conversation-id-without-its-first-word");
+    let stage = Stage::with_fixture_of("clog", "conversation-id-without-its-first-word");
     let conversation = "conversation-2026-03-26T01-32-20-418Z-thread_old";
     let session = &conversation["conversation-".len()..];
     assert_eq!(row(&stage, session)["title"], "Given later");
@@ -391,9 +391,9 @@ fn the_library_writes_the_messages_of_the_document_byte_for_byte() {
         .append(Draft::assistant([Block::Text("Two.".to_owned())]))
         .unwrap();
     let written = lines(writer.path());
-    let told = |at: usize| (&written[at]["role"], &written[at]["channel"]);
-    assert_eq!(told(3), (&json!("user"), &json!("web")));
-    assert_eq!(told(4), (&json!("agent"), &json!("tui")));
+    let reported = |at: usize| (&written[at]["role"], &written[at]["channel"]);
+    assert_eq!(reported(3), (&json!("user"), &json!("web")));
+    assert_eq!(reported(4), (&json!("agent"), &json!("tui")));
     let before = fs::read(writer.path()).unwrap();
     for draft in [
         Draft::user("x").member("channel", "7"),
@@ -425,7 +425,7 @@ fn append_keeps_ids_and_channels_of_the_caller() {
         .with_stdin(&["append", "thread_9"], input.clone())
         .fine();
     let chat = chat(&stage, &conversation);
-    let told = chat[1..].iter().map(|line| {
+    let reported = chat[1..].iter().map(|line| {
         let text = |name: &str| line[name].as_str().unwrap().to_owned();
         [
             text("messageId"),
@@ -434,9 +434,9 @@ fn append_keeps_ids_and_channels_of_the_caller() {
             text("content"),
         ]
     });
-    let told: Vec<[String; 4]> = told.collect();
+    let reported: Vec<[String; 4]> = reported.collect();
     assert_eq!(
-        told,
+        reported,
         [
             ["msg_01", "system", "telegram", " is online."],
             ["msg_02", "user", "tui", "what errors happened today?"],
@@ -467,7 +467,7 @@ fn the_examples_of_the_document_are_read() {
     let shown = stage.annals(&["show", SESSION, "--json"]).json();
     assert_eq!(shown["session"]["title"], "Operator Conversation");
     let entries = shown["entries"].as_array().unwrap();
-    let told: Vec<Value> = entries
+    let reported: Vec<Value> = entries
         .iter()
         .map(|entry| {
             json!([
@@ -479,7 +479,7 @@ fn the_examples_of_the_document_are_read() {
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             json!([
                 "msg_01",
@@ -521,7 +521,7 @@ fn the_examples_of_the_document_are_read() {
 /// Requirements: 002.23
 #[test]
 fn roles_of_the_program_are_read() {
-    let stage = Stage::of_layout("clog", "every-role-and-channel");
+    let stage = Stage::with_fixture_of("clog", "every-role-and-channel");
     let shown = stage.annals(&["show", SESSION, "--json"]).json();
     let roles = shown["entries"].as_array().unwrap().iter();
     let roles: Vec<&Value> = roles.map(|entry| &entry["role"]).collect();
@@ -559,7 +559,7 @@ fn a_conversation_is_found_by_its_conversation_id_and_by_its_thread() {
     stage.refused(&["show", "conversation-2027"], "");
     // A conversation id that differs from the folder name is found too: the folder may have been
     // renamed.
-    let renamed = Stage::of_layout("clog", "every-role-and-channel");
+    let renamed = Stage::with_fixture_of("clog", "every-role-and-channel");
     let shown = renamed
         .annals(&["show", "conv_thread_abc123", "--json"])
         .json();
@@ -640,15 +640,15 @@ fn state_documents_are_written_whole_and_nowhere_else() {
         fs::read_to_string(&path).unwrap(),
         "{\"status\": \"busy\", \"n\": 1e5}\n"
     );
-    let told = stage
+    let reported = stage
         .annals(&["documents", "set", "status.json", "[1]", "--json"])
         .json();
     assert!(
-        told["file"]
+        reported["file"]
             .as_str()
             .unwrap()
             .ends_with("state/status.json"),
-        "{told}"
+        "{reported}"
     );
     let read = stage.annals(&["documents", "status", "--json"]).json();
     assert_eq!(read["documents"][0]["content"], json!([1]));
@@ -689,7 +689,7 @@ fn state_documents_are_written_whole_and_nowhere_else() {
     std::os::unix::fs::symlink(&outside, stage.root.join("state/link.json")).unwrap();
     stage.refused(&["documents", "set", "link", "{}"], "");
     // Other layouts have no state documents.
-    let other = Stage::of("bom");
+    let other = Stage::with_fixture("bom");
     let run = other.refused(&["documents", "set", "status", "{}"], "");
     assert!(run.err.contains("--root clog:PATH"), "{run}");
 }
@@ -698,10 +698,10 @@ fn state_documents_are_written_whole_and_nowhere_else() {
 #[test]
 fn run_logs_are_written_under_the_time_of_their_run() {
     let stage = example();
-    let told = stage
+    let reported = stage
         .annals(&["documents", "log", "-m", "started", "--json"])
         .json();
-    let run = told["run"].as_str().unwrap();
+    let run = reported["run"].as_str().unwrap();
     assert_eq!(run, "2026-11-15T12-00-00-000Z");
     let path = stage.root.join("sessions").join(run).join("system.log");
     stage
@@ -810,7 +810,7 @@ fn a_fork_keeps_channel_and_title() {
         let made = stage.annals(&args).fine().json();
         format!("conversation-{}", made["session"].as_str().unwrap())
     };
-    let told = |conversation: &str| {
+    let reported = |conversation: &str| {
         [
             &chat(&stage, conversation)[0],
             &notes(&stage, conversation)[0],
@@ -819,7 +819,7 @@ fn a_fork_keeps_channel_and_title() {
     };
     let plain = fork(&["thread_9", "--id", "copy"]);
     assert_eq!(
-        told(&plain),
+        reported(&plain),
         [(); 2].map(|()| (json!("telegram"), json!("Ops")))
     );
     let messages = chat(&stage, &plain);
@@ -828,14 +828,17 @@ fn a_fork_keeps_channel_and_title() {
     // A fork gets the current title, or the given one.
     stage.annals(&["title", "thread_9", "Night shift"]).fine();
     let later = fork(&["thread_9", "--id", "Thread_10"]);
-    assert_eq!(told(&later)[0], (json!("telegram"), json!("Night shift")));
+    assert_eq!(
+        reported(&later)[0],
+        (json!("telegram"), json!("Night shift"))
+    );
     assert!(
         chat(&stage, &later)
             .iter()
             .all(|line| line["threadId"] == "Thread_10")
     );
     let own = fork(&["thread_9", "--id", "mine", "--title", "Mine"]);
-    assert_eq!(told(&own)[1], (json!("telegram"), json!("Mine")));
+    assert_eq!(reported(&own)[1], (json!("telegram"), json!("Mine")));
     assert_eq!(row(&stage, &own["conversation-".len()..])["title"], "Mine");
     assert_eq!(
         row(&stage, &later["conversation-".len()..])["channel"],
@@ -932,7 +935,7 @@ fn conversations_are_deleted_brought_back_archived_and_cleaned() {
 /// Requirements: 002.40
 #[test]
 fn a_newer_schema_is_read_and_never_written() {
-    let stage = Stage::of_layout("clog", "header-of-another-version");
+    let stage = Stage::with_fixture_of("clog", "header-of-another-version");
     stage.annals(&["show", "future"]).fine();
     for args in [
         &["append", "future", "-m", "x"][..],

@@ -260,7 +260,7 @@ fn the_documents_parser_takes_all_that_annals_writes() {
     let said = parsed(&path);
     assert!(!said.contains("warning"), "{said}");
     let converted = stage.root.with_file_name("converted");
-    let other = Stage::of("branch-nested");
+    let other = Stage::with_fixture("branch-nested");
     let (from, into) = (
         other.root.display().to_string(),
         converted.display().to_string(),
@@ -832,8 +832,8 @@ fn what_a_deleted_log_leaves_behind_is_cleaned_up_too() {
     fs::write(&lock, "").unwrap();
     touch(&lock);
     let plan = stage.annals(&["clean"]).fine();
-    let told = "2025-10-01.jsonl no longer exists, but its files do: 2025-10-01.annals, 2025-10-01.jsonl.lock";
-    assert!(plan.out.contains(told), "{plan}");
+    let reported = "2025-10-01.jsonl no longer exists, but its files do: 2025-10-01.annals, 2025-10-01.jsonl.lock";
+    assert!(plan.out.contains(reported), "{plan}");
     assert!(plan.out.contains("0 sessions, 2 files"), "{plan}");
     let done = stage
         .annals(&["clean", "--older-than", "30d", "--apply", "--json"])

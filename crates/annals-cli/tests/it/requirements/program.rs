@@ -108,11 +108,11 @@ fn append_takes_usage_in_every_spelling_at_every_layout() {
             );
             stage.with_stdin(&["append", &session], line).fine();
             let read = entries(&stage, &session);
-            let told = &read.last().unwrap()["usage"];
+            let reported = &read.last().unwrap()["usage"];
             let counts = ["input", "output", "cache_write_5m", "cache_read"];
             let counts: Vec<u64> = counts
                 .iter()
-                .map(|it| told[*it].as_u64().unwrap())
+                .map(|it| reported[*it].as_u64().unwrap())
                 .collect();
             assert_eq!(counts, [5, 2, 7, 3], "{layout} {usage}");
         }
@@ -526,7 +526,7 @@ fn the_request_of_a_reply_is_told() {
 /// Requirements: 002.22
 #[test]
 fn channels_are_searched_with_and_without_an_index() {
-    let stage = Stage::of_layout("clog", "every-role-and-channel");
+    let stage = Stage::with_fixture_of("clog", "every-role-and-channel");
     for more in [&[][..], &["--no-index"]] {
         let search = |query: &str| {
             let args: Vec<&str> = ["search", query, "--json"]
@@ -572,15 +572,18 @@ fn watch_for_thoughts_gives_scripts_thoughts_and_prompts_alone() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut told = String::new();
+    let mut reported = String::new();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    while !told.contains(r#""event":"live""#) {
-        assert_ne!(stdout.read_line(&mut told).unwrap(), 0, "{told}");
+    while !reported.contains(r#""event":"live""#) {
+        assert_ne!(stdout.read_line(&mut reported).unwrap(), 0, "{reported}");
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(told.contains("Hmm") && told.contains("Why?"), "{told}");
-    assert!(!told.contains("Because"), "{told}");
+    assert!(
+        reported.contains("Hmm") && reported.contains("Why?"),
+        "{reported}"
+    );
+    assert!(!reported.contains("Because"), "{reported}");
 }
 
 /// The unmasked id of a session's last entry.
@@ -1053,11 +1056,11 @@ fn raw_records_that_readers_would_lose_are_refused() {
         assert!(run.err.contains(why), "{bad}: {run}");
     }
     // A branch that `last-prompt` makes the current one.
-    let told = format!(
+    let reported = format!(
         "{branch}\n{{\"type\":\"last-prompt\",\"lastPrompt\":\"raw\",\"leafUuid\":\"u9\",\"sessionId\":\"{ID}\"}}"
     );
     stage
-        .with_stdin(&["append", &session, "--raw"], told.as_str())
+        .with_stdin(&["append", &session, "--raw"], reported.as_str())
         .fine();
     let shown = stage.annals(&["show", &session, "--json"]).json();
     let last = shown["entries"].as_array().unwrap().last().unwrap().clone();

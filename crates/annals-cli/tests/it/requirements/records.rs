@@ -360,7 +360,7 @@ fn records_that_annals_wrote_are_taken_as_raw_records() {
 /// Requirements: 000.49, 000.50, 000.55, 000.57
 #[test]
 fn a_tool_use_line_shows_all_blocks_of_its_content() {
-    let stage = Stage::of_layout("chorus", "chorus-calls-with-blocks");
+    let stage = Stage::with_fixture_of("chorus", "chorus-calls-with-blocks");
     let shown = stage.annals(&["show", "conv-1", "--all", "--json"]).json();
     let entries = shown["entries"].as_array().unwrap();
     let kinds = |at: usize| {
@@ -390,7 +390,7 @@ fn a_tool_use_line_shows_all_blocks_of_its_content() {
 /// Requirements: 000.39, 000.40, 000.76
 #[test]
 fn messages_of_unknown_types_are_shown_searched_exported_and_counted() {
-    let stage = Stage::of_layout("chorus", "chorus-calls-with-blocks");
+    let stage = Stage::with_fixture_of("chorus", "chorus-calls-with-blocks");
     let shown = stage.annals(&["show", "conv-1", "--all", "--json"]).json();
     let entries = shown["entries"].as_array().unwrap();
     let unknown = entries.iter().find(|entry| entry["id"] == "u-future");

@@ -59,7 +59,7 @@ fn blocks(entry: &Entry) -> &[Block] {
 /// Requirements: 003.1, 003.2, 003.3, 003.4, 003.5, 003.6, 003.7, 003.8, 003.30, 003.45
 #[test]
 fn the_tree_of_the_document_has_two_projects_and_four_sessions() {
-    let stage = Stage::of("watch-claude-think-tree");
+    let stage = Stage::with_fixture("watch-claude-think-tree");
     let mut projects = texts(&rows(&stage, "projects"), "path");
     projects.sort();
     // No record of the first project has a `cwd`, so its folder name is shown.
@@ -122,7 +122,7 @@ fn the_example_is_a_conversation_of_two_messages_called_greeting() {
 /// Requirements: 003.13, 003.47, 003.46
 #[test]
 fn content_beside_the_id_is_a_text_or_blocks_and_message_counts_before_it() {
-    let stage = Stage::of("watch-claude-think-tree");
+    let stage = Stage::with_fixture("watch-claude-think-tree");
     let session = store(&stage).session("ghi789").unwrap();
     let entries = path_of(&session, "msg4");
     assert_eq!(blocks(&entries[0]), [Block::Text("Think about it".into())]);
@@ -160,7 +160,7 @@ fn content_beside_the_id_is_a_text_or_blocks_and_message_counts_before_it() {
 /// Requirements: 003.9, 003.10, 003.11, 003.25, 003.26, 003.27, 003.28, 003.49, 003.58
 #[test]
 fn five_messages_in_one_file_are_two_conversations() {
-    let stage = Stage::of("watch-claude-think-tree");
+    let stage = Stage::with_fixture("watch-claude-think-tree");
     let rows = stage.annals(&["conversations", "def456", "--json"]).json();
     let rows = rows["conversations"].as_array().unwrap();
     assert_eq!(texts(rows, "leaf"), ["msg4b", "msg3a"], "the newest first");
@@ -227,7 +227,7 @@ fn a_log_is_append_only_needs_no_database_and_its_end_is_read_alone() {
 /// Requirements: 003.18
 #[test]
 fn a_session_is_archived_or_deleted_in_one_operation() {
-    let stage = Stage::of("watch-claude-think-tree");
+    let stage = Stage::with_fixture("watch-claude-think-tree");
     stage.annals(&["delete", "abc123-uuid", "--apply"]).fine();
     stage.annals(&["archive", "def456-uuid", "--apply"]).fine();
     assert_eq!(stage.annals(&["show", "abc123-uuid"]).code, 2);
@@ -463,7 +463,7 @@ fn lists_of_a_large_project_read_no_unchanged_log_again() {
 /// Requirements: 003.36, 003.57
 #[test]
 fn projects_sessions_and_conversations_are_called_so() {
-    let stage = Stage::of("watch-claude-think-tree");
+    let stage = Stage::with_fixture("watch-claude-think-tree");
     for verb in ["projects", "sessions", "conversations"] {
         assert!(!rows(&stage, verb).is_empty(), "{verb}");
     }

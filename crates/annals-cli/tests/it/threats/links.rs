@@ -74,7 +74,7 @@ const VERBS: [&[&str]; 15] = [
 
 impl Hole {
     fn stage(&self) -> Stage {
-        let stage = Stage::of_layout(self.layout, self.fixture);
+        let stage = Stage::with_fixture_of(self.layout, self.fixture);
         let outside = stage.work().join("outside");
         fs::create_dir_all(outside.join("below")).unwrap();
         fs::write(outside.join(self.name), format!("{}\n", self.log)).unwrap();
@@ -164,8 +164,8 @@ fn content_behind_a_link_changes_no_output() {
                 if verb != ["search", "SECRETWORD"] {
                     assert_no_secret(&after, &what);
                 }
-                let (told, others) = parted(&after.err, &link);
-                assert_eq!(told, 1, "{what}: {after}");
+                let (reported, others) = parted(&after.err, &link);
+                assert_eq!(reported, 1, "{what}: {after}");
                 assert_eq!(after.code, 2, "{what}: {after}");
                 if verb == ["keep"] {
                     // `keep` also reports that it could not archive everything.
@@ -297,8 +297,8 @@ fn convert_copies_nothing_from_behind_a_link() {
             assert_eq!(after.code, 2, "{what}: {after}");
             assert_eq!(names, others, "{what}");
             assert!(after.err.contains(&within), "{what}: {after}");
-            let (told, rest) = parted(&after.out, &within);
-            assert_eq!(told, 1, "{what}: {after}");
+            let (reported, rest) = parted(&after.out, &within);
+            assert_eq!(reported, 1, "{what}: {after}");
             assert_eq!(rest, before.out.lines().collect::<Vec<_>>(), "{what}");
         }
     }
@@ -307,7 +307,7 @@ fn convert_copies_nothing_from_behind_a_link() {
 /// Some users move `projects` to a larger disk and link to it.
 #[test]
 fn linked_projects_directory_is_reported_until_allowed() {
-    let stage = Stage::of("branch-edited-prompt");
+    let stage = Stage::with_fixture("branch-edited-prompt");
     let before = stage.annals(&["sessions"]).fine();
     let disk = stage.work().join("disk");
     fs::rename(stage.root.join("projects"), &disk).unwrap();
@@ -353,7 +353,7 @@ fn linked_projects_directory_is_reported_until_allowed() {
 /// Users who link `settings.json` to their dotfiles are not warned by every command.
 #[test]
 fn linked_settings_are_reported_only_by_check() {
-    let stage = Stage::of("branch-edited-prompt");
+    let stage = Stage::with_fixture("branch-edited-prompt");
     let dotfiles = stage.work().join("settings.json");
     fs::write(&dotfiles, r#"{"cleanupPeriodDays":7}"#).unwrap();
     let _ = fs::remove_file(stage.root.join("settings.json"));
@@ -367,7 +367,7 @@ fn linked_settings_are_reported_only_by_check() {
 /// A root found in the current directory may have come with a cloned repository.
 #[test]
 fn root_in_the_current_directory_is_not_read_through_a_link() {
-    let stage = Stage::of_layout("chorus", "chorus-plain");
+    let stage = Stage::with_fixture_of("chorus", "chorus-plain");
     let named = stage.annals(&["sessions"]).fine();
     let found = stage.work().join(".chorus");
     // A real directory of the user.

@@ -112,9 +112,9 @@ fn gathered(layout: &'static str) -> Stage {
         "clog" => &["every-role-and-channel", "what-only-annals-says"],
         _ => &["sub-agent", "notes-and-todos"],
     };
-    let stage = Stage::of_layout(layout, fixtures[0]);
+    let stage = Stage::with_fixture_of(layout, fixtures[0]);
     for more in &fixtures[1..] {
-        let other = Stage::of_layout(layout, more);
+        let other = Stage::with_fixture_of(layout, more);
         for (path, bytes) in below(&other.root) {
             let to = stage.root.join(path.strip_prefix(&other.root).unwrap());
             if path.is_dir() {

@@ -276,22 +276,22 @@ fn each_kind_has_a_positive_and_a_negative_fixture() {
 #[test]
 fn identical_copies_are_duplicate_and_not_colliding_ids() {
     let healthy = [user(1, None), reply(2, Some(1))];
-    assert_eq!(kinds(&Made::of(&healthy).root()), [].into());
+    assert_eq!(kinds(&Made::from_lines(&healthy).root()), [].into());
     let copied = [user(1, None), reply(2, Some(1)), reply(2, Some(1))];
     assert_eq!(
-        kinds(&Made::of(&copied).root()),
+        kinds(&Made::from_lines(&copied).root()),
         [(F::DuplicateId, 1)].into()
     );
     let later = reply(2, Some(1)).replace(":02:00.000Z", ":02:01.000Z");
     let touched = [user(1, None), reply(2, Some(1)), later];
     assert_eq!(
-        kinds(&Made::of(&touched).root()),
+        kinds(&Made::from_lines(&touched).root()),
         [(F::DuplicateId, 1)].into()
     );
     let other = reply(2, Some(1)).replace("answer", "something else than answer");
     let collides = [user(1, None), reply(2, Some(1)), other];
     assert_eq!(
-        kinds(&Made::of(&collides).root()),
+        kinds(&Made::from_lines(&collides).root()),
         [(F::CollidingId, 1)].into()
     );
 }
@@ -299,7 +299,7 @@ fn identical_copies_are_duplicate_and_not_colliding_ids() {
 #[test]
 fn call_is_dangling_only_if_the_conversation_continued() {
     let begins = [user(1, None), call(2, Some(1), "a")];
-    let with = |more: &[String]| kinds(&Made::of(&[&begins, more].concat()).root());
+    let with = |more: &[String]| kinds(&Made::from_lines(&[&begins, more].concat()).root());
     assert_eq!(with(&[]), [].into(), "it may still be running");
     assert_eq!(with(&[user(3, Some(2))]), [(F::DanglingCall, 1)].into());
     let answered = [result(3, Some(2), "a"), user(4, Some(3))];
@@ -326,19 +326,19 @@ fn result_before_its_call_is_not_a_flaw() {
         call(2, Some(1), "a"),
         reply(4, Some(3)),
     ];
-    assert_eq!(kinds(&Made::of(&lines).root()), [].into());
+    assert_eq!(kinds(&Made::from_lines(&lines).root()), [].into());
 }
 
 #[test]
 fn check_counts_messages_a_client_would_leave_out() {
     let detail = |lines: &[String]| {
-        let made = Made::of(lines);
+        let made = Made::from_lines(lines);
         let flaws = reports(&made.root()).remove(0).flaws.into_iter();
         let mut dropped = flaws.filter(|flaw| matches!(flaw.kind, F::Dropped | F::Unresumable));
         let found = dropped
             .next()
             .map(|flaw| (flaw.kind, flaw.span.line, flaw.detail));
-        assert!(dropped.next().is_none(), "told once");
+        assert!(dropped.next().is_none(), "reported once");
         found
     };
     let whole = [
@@ -399,12 +399,15 @@ fn named(leaf: u32) -> String {
 #[test]
 fn check_counts_messages_after_the_resume_entry() {
     let lines = |lines: &[String]| {
-        let flaws = reports(&Made::of(lines).root()).remove(0).flaws.into_iter();
+        let flaws = reports(&Made::from_lines(lines).root())
+            .remove(0)
+            .flaws
+            .into_iter();
         let left_out = flaws.filter(|flaw| matches!(flaw.kind, F::Unresumable | F::OlderClient));
-        let told: Vec<(F, u64, String)> = left_out
+        let reported: Vec<(F, u64, String)> = left_out
             .map(|flaw| (flaw.kind, flaw.span.line, flaw.detail))
             .collect();
-        told
+        reported
     };
     let base = [
         user(1, None),
@@ -415,10 +418,10 @@ fn check_counts_messages_after_the_resume_entry() {
     let branch = [user(5, Some(2)), reply(6, Some(5))];
     // An inner entry is named, and the file ends with another branch.
     let inner = [&base[..], &[named(3)], &branch].concat();
-    let told = lines(&inner);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!((told[0].0, told[0].1), (F::Unresumable, 3));
-    assert!(told[0].2.contains("omits 1 message after it"));
+    let reported = lines(&inner);
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert_eq!((reported[0].0, reported[0].1), (F::Unresumable, 3));
+    assert!(reported[0].2.contains("omits 1 message after it"));
     // The file continues below the named entry.
     assert_eq!(lines(&[&base[..], &[named(3)]].concat()), []);
     // A reply before its prompt is read, unless its time is also earlier.
@@ -431,18 +434,25 @@ fn check_counts_messages_after_the_resume_entry() {
     assert_eq!(lines(&swapped), []);
     let newer = base[2].replace(":03:00.000Z", ":05:00.000Z");
     let older = [base[0].clone(), base[1].clone(), base[3].clone(), newer];
-    let told = lines(&older);
-    assert_eq!((told[0].0, told[0].1), (F::Unresumable, 4), "{told:?}");
+    let reported = lines(&older);
+    assert_eq!(
+        (reported[0].0, reported[0].1),
+        (F::Unresumable, 4),
+        "{reported:?}"
+    );
 }
 
 #[test]
 fn messages_left_out_by_older_clients_are_a_note() {
-    let told = |lines: &[String]| {
-        let flaws = reports(&Made::of(lines).root()).remove(0).flaws.into_iter();
+    let reported = |lines: &[String]| {
+        let flaws = reports(&Made::from_lines(lines).root())
+            .remove(0)
+            .flaws
+            .into_iter();
         let mut flaws = flaws.filter(|flaw| flaw.kind == F::OlderClient);
-        let told = flaws.next().map(|flaw| (flaw.span.line, flaw.detail));
-        assert!(flaws.next().is_none(), "told once");
-        told
+        let reported = flaws.next().map(|flaw| (flaw.span.line, flaw.detail));
+        assert!(flaws.next().is_none(), "reported once");
+        reported
     };
     let base = [
         user(1, None),
@@ -451,9 +461,9 @@ fn messages_left_out_by_older_clients_are_a_note() {
         reply(4, Some(3)),
     ];
     let branch = [user(5, Some(2)), reply(6, Some(5))];
-    assert_eq!(told(&base), None);
-    assert_eq!(told(&[&base[..], &branch].concat()), None);
-    let (line, said) = told(&[&base[..], &branch, &[named(4)]].concat()).unwrap();
+    assert_eq!(reported(&base), None);
+    assert_eq!(reported(&[&base[..], &branch].concat()), None);
+    let (line, said) = reported(&[&base[..], &branch, &[named(4)]].concat()).unwrap();
     assert_eq!(line, 6);
     assert!(said.contains("omits 2 messages"), "{said}");
     assert!(said.contains("continues from the newest entry"), "{said}");
@@ -464,7 +474,7 @@ fn messages_left_out_by_older_clients_are_a_note() {
         progress,
         reply(4, Some(3)),
     ];
-    let (line, said) = told(&chain).unwrap();
+    let (line, said) = reported(&chain).unwrap();
     assert_eq!(line, 4);
     assert!(
         said.contains("does not read the parent of this entry"),
@@ -474,14 +484,14 @@ fn messages_left_out_by_older_clients_are_a_note() {
         let at = line.find("T0").unwrap();
         format!("{}T00:00:00.000Z{}", &line[..at], &line[at + 14..])
     });
-    let (line, said) = told(&equal).unwrap();
+    let (line, said) = reported(&equal).unwrap();
     assert_eq!(line, 1);
     assert!(said.contains("omits 3 messages"), "{said}");
 }
 
 #[test]
 fn only_lines_above_the_limit_are_oversize() {
-    let made = Made::of(&[user(1, None), reply(2, Some(1))]);
+    let made = Made::from_lines(&[user(1, None), reply(2, Some(1))]);
     let path = made.path().join(format!("projects/-w/{SESSION}.jsonl"));
     let mut file = File::options().read(true).write(true).open(path).unwrap();
     let end = file.seek(SeekFrom::End(0)).unwrap();
@@ -498,7 +508,7 @@ fn only_lines_above_the_limit_are_oversize() {
 
 #[test]
 fn removed_log_is_unreadable() {
-    let made = Made::of(&[user(1, None)]);
+    let made = Made::from_lines(&[user(1, None)]);
     let files: SessionFiles = made.inventory().sessions.remove(0);
     let path = made.path().join(format!("projects/-w/{SESSION}.jsonl"));
     let unreadable = |session: annals::Result<Session>| match session {
@@ -563,17 +573,17 @@ fn row_whose_log_is_archived_suggests_restore() {
     fs::remove_file(log).unwrap();
     let inventory = store.inventory_without_archive();
     let archive = store.archive().unwrap();
-    let told = |archive| {
+    let reported = |archive| {
         let reports = annals::check::all(&inventory, archive, &|_, _| {});
         let flaws = reports.into_iter().flat_map(|report| report.unwrap().flaws);
         let rows = flaws.filter(|flaw| matches!(flaw.kind, F::RowWithoutLog | F::OnlyArchived));
         rows.map(|flaw| (flaw.kind, flaw.detail))
             .collect::<Vec<_>>()
     };
-    let without = told(None);
+    let without = reported(None);
     assert_eq!(without.len(), 1, "{without:?}");
     assert_eq!(without[0].0, F::RowWithoutLog);
-    let with = told(Some(&archive));
+    let with = reported(Some(&archive));
     assert_eq!(with.len(), 1, "{with:?}");
     assert_eq!(with[0].0, F::OnlyArchived);
     let way = format!("`annals restore {id} --apply`");
@@ -583,7 +593,7 @@ fn row_whose_log_is_archived_suggests_restore() {
 
 #[test]
 fn sessions_index_drifts_only_if_it_lists_a_missing_session() {
-    let made = Made::of(&[user(1, None)]);
+    let made = Made::from_lines(&[user(1, None)]);
     for (id, drifts) in [
         (SESSION, None),
         ("22222222-2222-4333-8444-555555555555", Some(&1)),
@@ -601,7 +611,7 @@ fn file_named_by_a_copied_record_is_searched_in_all_sessions() {
         r#"{"toolUseResult":{"persistedOutputPath":"/home/x/.claude/projects/-w/s/tool-results/long.txt"},"#,
         1,
     );
-    let made = Made::of(&[user(1, None), call(2, Some(1), "a"), stub]);
+    let made = Made::from_lines(&[user(1, None), call(2, Some(1), "a"), stub]);
     assert_eq!(kinds(&made.root()), [(F::MissingFile, 1)].into());
     let other = "33333333-2222-4333-8444-555555555555";
     made.put(
@@ -617,7 +627,7 @@ fn file_named_by_a_copied_record_is_searched_in_all_sessions() {
 
 #[test]
 fn empty_todo_list_without_session_is_not_a_stray() {
-    let made = Made::of(&[user(1, None)]);
+    let made = Made::from_lines(&[user(1, None)]);
     let gone = "22222222-2222-4333-8444-555555555555";
     let todos = format!("todos/{gone}-agent-{gone}.json");
     made.put(&todos, b"[]");
@@ -628,7 +638,7 @@ fn empty_todo_list_without_session_is_not_a_stray() {
 
 #[test]
 fn links_that_hide_files_are_reported() {
-    let made = Made::of(&[user(1, None)]);
+    let made = Made::from_lines(&[user(1, None)]);
     let root = made.root();
     std::os::unix::fs::symlink("-w", root.path.join("projects/-same")).unwrap();
     assert_eq!(kinds(&root).get(&F::UnreadLink), None);
@@ -640,7 +650,7 @@ fn links_that_hide_files_are_reported() {
 /// A killed process leaves this state.
 #[test]
 fn a_file_that_was_being_removed_is_reported_and_put_back() {
-    let made = Made::of(&[user(1, None)]);
+    let made = Made::from_lines(&[user(1, None)]);
     let root = made.root();
     let name = format!("{SESSION}-agent-{SESSION}.json");
     let removed = format!("todos/.annals-{name}.removed");
@@ -665,7 +675,7 @@ fn a_file_that_was_being_removed_is_reported_and_put_back() {
 /// Nobody but the user knows which of two files has the history.
 #[test]
 fn saved_file_is_reported_and_left_alone() {
-    let made = Made::of(&[user(1, None)]);
+    let made = Made::from_lines(&[user(1, None)]);
     let root = made.root();
     for saved in [
         format!("projects/-w/{SESSION}.jsonl.annals-saved"),

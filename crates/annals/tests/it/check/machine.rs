@@ -26,7 +26,7 @@ fn mode(made: &Made, path: &str, mode: u32) {
 
 #[test]
 fn logs_readable_by_others_are_reported_once() {
-    let made = Made::of(&[user(1, None)]);
+    let made = Made::from_lines(&[user(1, None)]);
     let log = format!("projects/-w/{SESSION}.jsonl");
     let now = Timestamp::now();
     for (of_root, of_log, said) in [
@@ -56,7 +56,7 @@ fn logs_readable_by_others_are_reported_once() {
 
 #[test]
 fn sessions_about_to_expire_are_reported_with_the_date() {
-    let made = Made::of(&[user(1, None)]);
+    let made = Made::from_lines(&[user(1, None)]);
     mode(&made, "", 0o700);
     let written: Timestamp = "2026-03-02T09:00:00Z".parse().unwrap();
     let log = made.path().join(format!("projects/-w/{SESSION}.jsonl"));

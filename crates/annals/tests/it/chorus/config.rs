@@ -8,18 +8,18 @@ fn configuration_decodes_to_folders() {
         let path = fixtures().join("chorus").join(case).join("config.json");
         decode("config.json", &fs::read(path).unwrap())
     };
-    let told = |sink: &Decoded<Entry>| -> Vec<(ListSubject, Option<String>, Option<String>)> {
+    let reported = |sink: &Decoded<Entry>| -> Vec<(ListSubject, Option<String>, Option<String>)> {
         let Body::SessionList(abouts) = &sink.items[0].body else {
             panic!()
         };
-        let told = |about: &annals::model::ListRow| {
+        let reported = |about: &annals::model::ListRow| {
             (
                 about.subject.clone(),
                 about.title.clone(),
                 about.cwd.clone(),
             )
         };
-        abouts.iter().map(told).collect()
+        abouts.iter().map(reported).collect()
     };
     let folder = |name: &str, title: &str, cwd: Option<&str>| {
         (
@@ -35,9 +35,9 @@ fn configuration_decodes_to_folders() {
     ];
     let plain = read("chorus-plain");
     assert_eq!(plain.flaws, []);
-    assert_eq!(told(&plain), app);
+    assert_eq!(reported(&plain), app);
     let odd = read("chorus-config-odd");
-    assert_eq!(told(&odd), app);
+    assert_eq!(reported(&odd), app);
     let details: Vec<&str> = odd.flaws.iter().map(|flaw| flaw.detail.as_str()).collect();
     assert_eq!(
         details,
@@ -51,7 +51,7 @@ fn configuration_decodes_to_folders() {
     let damaged = read("chorus-config-damaged");
     assert_eq!(damaged.flaws.len(), 1);
     assert_eq!(damaged.flaws[0].kind, FlawKind::BadDocument);
-    assert_eq!(told(&damaged), []);
+    assert_eq!(reported(&damaged), []);
 }
 
 fn edited(old: Option<&str>, edit: ConfigEdit) -> Result<String, String> {

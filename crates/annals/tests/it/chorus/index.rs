@@ -319,8 +319,8 @@ fn any_bytes_give_a_valid_list() {
                     .for_each(|byte| *byte ^= 4),
             }
         }
-        let told = decode(INDEX, &bytes);
-        assert_eq!(told.items.len(), 1, "{round}");
+        let reported = decode(INDEX, &bytes);
+        assert_eq!(reported.items.len(), 1, "{round}");
         let _ = decode("config.json", &bytes);
         let _ = Config::edit(
             Some(&bytes),
@@ -338,7 +338,7 @@ fn any_bytes_give_a_valid_list() {
         let made = made["conversations"].as_array().unwrap();
         assert!(made.len() >= 2, "{round}: {new}");
         if damaged {
-            let Body::SessionList(known) = &told.items[0].body else {
+            let Body::SessionList(known) = &reported.items[0].body else {
                 panic!()
             };
             for about in known {

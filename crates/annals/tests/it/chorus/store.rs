@@ -570,12 +570,12 @@ fn writer_that_only_set_todos_leaves_the_session_list() {
     second.append(Draft::user("And then?")).unwrap();
     second.close().unwrap();
     let path = copy.root.path.join(FOLDER).join("conversations.json");
-    let told = fs::read(&path).unwrap();
+    let reported = fs::read(&path).unwrap();
     first
         .set_todos(&[annals::model::Todo::pending("Answer")])
         .unwrap();
     first.close().unwrap();
-    assert_eq!(fs::read(&path).unwrap(), told);
+    assert_eq!(fs::read(&path).unwrap(), reported);
     assert_eq!(row(&copy.root.path, FOLDER, "mine")["messageCount"], 3);
 }
 
@@ -651,13 +651,13 @@ fn unreadable_session_list_error_names_the_reason() {
     fs::remove_file(&index).unwrap();
     std::os::unix::fs::symlink("conversations.json", &index).unwrap();
     let store = copy.store();
-    let told = store.repairs().stale_session_lists(&store.inventory());
-    let told: Vec<String> = told
+    let reported = store.repairs().stale_session_lists(&store.inventory());
+    let reported: Vec<String> = reported
         .into_iter()
         .filter_map(|stale| Some(stale.err()?.to_string()))
         .collect();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("symbolic link"), "{told:?}");
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].contains("symbolic link"), "{reported:?}");
 }
 
 #[test]

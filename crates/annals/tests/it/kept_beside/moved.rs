@@ -183,7 +183,7 @@ fn session_archived_under_two_folder_names_is_listed_once() {
         }
         desk.keep();
         fs::remove_dir_all(desk.at("projects")).unwrap();
-        let told = |archived: bool| {
+        let reported = |archived: bool| {
             let sessions = desk.store.inventory().sessions;
             let mut sessions = sessions.iter().filter(|it| it.id.as_str() == SESSION);
             let session = sessions.next().unwrap();
@@ -191,7 +191,7 @@ fn session_archived_under_two_folder_names_is_listed_once() {
             assert_eq!(session.is_archived(), archived, "{grows}");
             assert_eq!(session.main_path(), desk.at(new_log()), "{grows}");
         };
-        told(true);
+        reported(true);
         let found = desk.store.search(&desk.store.inventory(), &zebras());
         assert_eq!(found.unwrap().hits.len(), 2, "{grows}");
         let restoring = desk.store.find_to_restore(SESSION, None).unwrap();
@@ -199,7 +199,7 @@ fn session_archived_under_two_folder_names_is_listed_once() {
         assert_eq!(fs::read_to_string(desk.at(new_log())).unwrap(), text);
         assert!(desk.at(agent("one").replace("-app", "-new")).is_file());
         assert!(!desk.at("projects/-app").exists());
-        told(false);
+        reported(false);
     }
 }
 
@@ -219,7 +219,7 @@ fn sessions_of_one_id_with_different_logs_stay_separate() {
     desk.keep();
     fs::remove_dir_all(desk.at("projects")).unwrap();
     let sessions = desk.store.inventory().sessions;
-    let told = sessions.iter().filter(|it| it.id.as_str() == SESSION);
-    assert_eq!(told.count(), 2);
+    let reported = sessions.iter().filter(|it| it.id.as_str() == SESSION);
+    assert_eq!(reported.count(), 2);
     desk.store.find_to_restore(SESSION, None).unwrap_err();
 }

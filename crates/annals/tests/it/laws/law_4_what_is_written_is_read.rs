@@ -114,9 +114,9 @@ fn blocks_of(body: &Body) -> Vec<Block> {
 fn every_message_round_trips() {
     for layout in writable() {
         let (_dir, store, writer) = begin(layout);
-        let mut told: Vec<Entry> = Vec::new();
+        let mut reported: Vec<Entry> = Vec::new();
         for draft in drafts() {
-            told.extend(writer.append_all(vec![draft]).unwrap());
+            reported.extend(writer.append_all(vec![draft]).unwrap());
         }
         let session = read(&store);
         assert_eq!(session.flaws().count(), 0);
@@ -124,14 +124,14 @@ fn every_message_round_trips() {
         assert_eq!(tree.conversations.len(), 1);
         let found = session.messages(&Default::default()).unwrap();
         // The entries that an append returns are those that a reader finds.
-        let mut told: Vec<Entry> = told
+        let mut reported: Vec<Entry> = reported
             .into_iter()
             .filter(|entry| matches!(entry.body, Body::Message(_)))
             .collect();
-        for (told, found) in told.iter_mut().zip(&found) {
-            told.span.line = found.span.line;
+        for (reported, found) in reported.iter_mut().zip(&found) {
+            reported.span.line = found.span.line;
         }
-        assert_eq!(told, found);
+        assert_eq!(reported, found);
         // A reply may become several entries, but has all its blocks, once and in order.
         let mut left = found.iter().peekable();
         for draft in drafts() {

@@ -69,15 +69,15 @@ fn export(files: &SessionFiles) -> annals::Result<()> {
 }
 
 /// Returns all errors, including those reported to the store.
-fn told(store: &Store, mut told: Vec<String>) -> Vec<String> {
+fn reported(store: &Store, mut reported: Vec<String>) -> Vec<String> {
     let failures = store.failures().take().into_iter();
-    told.extend(failures.map(|error| error.to_string()));
-    told
+    reported.extend(failures.map(|error| error.to_string()));
+    reported
 }
 
-fn names(told: &[String], path: &Path) -> bool {
+fn names(reported: &[String], path: &Path) -> bool {
     let path = path.display().to_string();
-    told.iter().any(|text| text.contains(&path))
+    reported.iter().any(|text| text.contains(&path))
 }
 
 /// Replaces a file by a link while `work` runs.
@@ -108,7 +108,7 @@ fn every_operation_reports_an_unreadable_log() {
                 let store = copy.store();
                 let inventory = store.inventory();
                 let said = unreadable(log, || verb(&store, &inventory));
-                let said = told(&store, said);
+                let said = reported(&store, said);
                 assert!(
                     names(&said, log),
                     "{} {name}: {}: {said:?}",
@@ -140,7 +140,7 @@ fn index_reports_an_unreadable_sub_agent_each_time() {
             let said = unreadable(&agent, || {
                 errors(index.sessions(&store, &inventory, &|_, _| {}))
             });
-            assert!(names(&told(&store, said), &agent), "{}", case.name);
+            assert!(names(&reported(&store, said), &agent), "{}", case.name);
         }
     }
 }
@@ -163,7 +163,7 @@ fn session_readers_report_unreadable_attachments() {
             let store = copy.store();
             let inventory = store.inventory();
             let said = unreadable(&file.path, || errors(inventory.sessions.iter().map(show)));
-            let said = told(&store, said);
+            let said = reported(&store, said);
             assert!(
                 names(&said, &file.path),
                 "{}: {}: {said:?}",
@@ -187,7 +187,7 @@ fn unreadable_settings_are_reported() {
         .expect("settings");
     let days = unreadable(&file.path, || inventory.retention_days());
     assert!(days.is_empty());
-    assert!(names(&told(&store, Vec::new()), &file.path));
+    assert!(names(&reported(&store, Vec::new()), &file.path));
 }
 
 #[test]
@@ -224,14 +224,14 @@ fn unreadable_archived_file_is_reported_by_every_walk() {
         let (log, id) = (archived.path, archived.sessions[0].id.clone());
         unreadable(&log, || {
             let _ = store.inventory();
-            assert!(names(&told(&store, Vec::new()), &log), "inventory");
+            assert!(names(&reported(&store, Vec::new()), &log), "inventory");
             let store = copy.store();
             let (_, troubles) = store.costs().ledger(&|_, _| {});
             let troubles = troubles.iter().map(ToString::to_string).collect();
-            assert!(names(&told(&store, troubles), &log), "ledger");
+            assert!(names(&reported(&store, troubles), &log), "ledger");
             let store = copy.store();
             let found = errors([store.session(&id).map(drop)]);
-            assert!(names(&told(&store, found), &log), "session");
+            assert!(names(&reported(&store, found), &log), "session");
         });
     }
 }
@@ -285,9 +285,9 @@ fn walks(copy: &Copy) -> Vec<(&'static str, Vec<String>)> {
     let store = copy.store();
     let inventory = store.inventory();
     let listed = errors(store.sessions(&inventory).read(&|_, _| {}));
-    let mut said = vec![("sessions", told(&store, listed))];
+    let mut said = vec![("sessions", reported(&store, listed))];
     let store = copy.store();
     let latest = errors([store.latest(None)]);
-    said.push(("latest", told(&store, latest)));
+    said.push(("latest", reported(&store, latest)));
     said
 }

@@ -421,7 +421,7 @@ fn tool_result_names_the_called_tool() {
 #[test]
 fn converted_session_preserves_total_usage() {
     use annals::convert::{self, ConvertOptions, ConvertSelection};
-    let mut told = 0;
+    let mut reported = 0;
     for case in crate::support::cases() {
         if case.layout.name() != "claude-code" {
             continue;
@@ -468,9 +468,9 @@ fn converted_session_preserves_total_usage() {
             0
         };
         assert_eq!(added + unpriced, used, "{}", case.name);
-        told += used;
+        reported += used;
     }
-    assert!(told > 10_000, "{told}");
+    assert!(reported > 10_000, "{reported}");
 }
 
 /// The document's program deletes by file time.

@@ -176,13 +176,13 @@ fn undo_refuses_a_log_written_after_the_repair() {
     let grown = [mended.clone(), line(11, 10), b"\n".to_vec()].concat();
     fs::write(&place.log, &grown).unwrap();
     let error = place.store().repairs().undo(&kept).unwrap_err().to_string();
-    let told = error.contains("has grown by") && error.contains("undo");
-    assert!(told, "{error}");
+    let reported = error.contains("has grown by") && error.contains("undo");
+    assert!(reported, "{error}");
     assert_eq!(place.bytes(), grown);
     fs::write(&place.log, b"something else\n").unwrap();
     let error = place.store().repairs().undo(&kept).unwrap_err().to_string();
-    let told = error.contains("has changed since the repair; the original stays");
-    assert!(told, "{error}");
+    let reported = error.contains("has changed since the repair; the original stays");
+    assert!(reported, "{error}");
     // Once the log has the repaired bytes again, the repair can be undone.
     fs::write(&place.log, mended).unwrap();
     place.store().repairs().undo(&kept).unwrap();
@@ -246,7 +246,7 @@ fn manifest_of_another_version_is_refused() {
     let text = fs::read_to_string(&path).unwrap();
     let own = "\"version\": 1";
     assert!(text.contains(own));
-    for (version, told) in [
+    for (version, reported) in [
         (
             "\"version\": 2",
             "has version 2, but this annals reads version 1",
@@ -261,7 +261,7 @@ fn manifest_of_another_version_is_refused() {
         let (found, troubles) = store.repairs().list().unwrap();
         assert!(found.is_empty());
         let trouble = troubles[0].to_string();
-        let named = trouble.contains(told) && trouble.contains("manifest.json");
+        let named = trouble.contains(reported) && trouble.contains("manifest.json");
         assert!(named, "{trouble}");
         assert!(store.repairs().find(SESSION).is_err());
     }

@@ -10,7 +10,7 @@ fn undo_refuses_a_log_held_open() {
     let before = place.bytes();
     let kept = store.repairs().apply(&place.plan(), true, now()).unwrap();
     let mended = place.bytes();
-    let holder = Holder::of(&place.log);
+    let holder = Holder::open(&place.log);
     held(|| store.repairs().undo(&kept), &place.log);
     assert_eq!(place.bytes(), mended);
     holder.end();
@@ -24,7 +24,7 @@ fn repair_refuses_a_log_held_open_even_with_live() {
     let store = place.store();
     let before = place.bytes();
     let plan = place.plan();
-    let holder = Holder::of(&place.log);
+    let holder = Holder::open(&place.log);
     held(
         || store.repairs().apply(&plan, true, now()).map(drop),
         &place.log,

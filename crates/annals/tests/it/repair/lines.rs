@@ -19,8 +19,8 @@ fn nul_runs_are_removed_and_reported() {
     lines[4] = [b"\0\0", head, b"\0\0\0", &tail[..1], b"\0", &tail[1..]].concat();
     let (mending, result) = mended(&file_of(&lines));
     assert_eq!(result, file_of(&chain()));
-    let told: Vec<_> = mending.steps.iter().map(|step| step.action).collect();
-    assert_eq!(told, [Action::StripNuls]);
+    let reported: Vec<_> = mending.steps.iter().map(|step| step.action).collect();
+    assert_eq!(reported, [Action::StripNuls]);
     assert!(mending.steps[0].detail.starts_with("6 NUL bytes"));
     let start: u64 = lines[..4].iter().map(|line| line.len() as u64 + 1).sum();
     let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
@@ -127,10 +127,10 @@ fn step_detail_counts_salvaged_records_and_removed_bytes() {
     ];
     for (damaged, action, detail) in cases {
         let text = file_of(&[line(1, 0), line(2, 1), damaged]);
-        let told = actions(&text);
-        assert_eq!(told.len(), 1, "{detail}");
-        assert_eq!(told[0].0, action);
-        assert!(told[0].1.starts_with(detail), "{}", told[0].1);
+        let reported = actions(&text);
+        assert_eq!(reported.len(), 1, "{detail}");
+        assert_eq!(reported[0].0, action);
+        assert!(reported[0].1.starts_with(detail), "{}", reported[0].1);
     }
 }
 

@@ -196,8 +196,8 @@ fn undo_reports_a_replaced_file_and_repair_a_blocked_original() {
         .repairs()
         .apply(&place.plan(), true, now())
         .unwrap_err();
-    let told = matches!(&refused, Error::File(FileError::Io { action: "remove", path, .. }) if *path == original);
-    assert!(told, "{refused}");
+    let reported = matches!(&refused, Error::File(FileError::Io { action: "remove", path, .. }) if *path == original);
+    assert!(reported, "{refused}");
     assert_eq!(place.bytes(), before);
 }
 

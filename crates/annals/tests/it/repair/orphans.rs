@@ -73,7 +73,7 @@ fn stray_sub_agent_detail_names_its_sessions() {
     let of = |id: &str| agent(&format!(r#""sessionId":"{id}","#));
     // Pushes the ids beyond the first lines, where a session is searched for.
     let filler = format!("{}\n", "{\"type\":\"x\"}").repeat(40_000);
-    let told = |lines: &[String]| {
+    let reported = |lines: &[String]| {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
         let text = format!("{filler}{}\n", lines.join("\n"));
@@ -84,12 +84,15 @@ fn stray_sub_agent_detail_names_its_sessions() {
         assert_eq!(found[0].kind, ArtifactKind::AgentLog);
         found[0].detail.clone()
     };
-    assert_eq!(told(&[agent("")]), "none of its lines names a session");
+    assert_eq!(reported(&[agent("")]), "none of its lines names a session");
     assert_eq!(
-        told(&[of(SESSION), of(SESSION)]),
+        reported(&[of(SESSION), of(SESSION)]),
         format!("only later lines name a session: {SESSION}")
     );
-    assert_eq!(told(&[of(SESSION), of(OTHER)]), "its lines name 2 sessions");
+    assert_eq!(
+        reported(&[of(SESSION), of(OTHER)]),
+        "its lines name 2 sessions"
+    );
 }
 
 #[test]

@@ -63,10 +63,10 @@ fn every_kind_of_file_without_its_session_is_a_stray() {
     fs::rename(dir.path().join("away"), &log).unwrap();
     store.copy_to_archive(&group, Timestamp::now()).unwrap();
     fs::remove_file(&log).unwrap();
-    let told = format!("`annals restore {SESSION} --apply`");
+    let reported = format!("`annals restore {SESSION} --apply`");
     let found = strays(&store);
     assert_eq!(found.len(), wanted.len());
-    assert!(found.iter().all(|stray| stray.detail.contains(&told)));
+    assert!(found.iter().all(|stray| stray.detail.contains(&reported)));
     // An undoable deletion takes precedence.
     put(format!("{beside}.jsonl"), &line);
     let inventory = store.inventory_without_archive();
@@ -77,8 +77,8 @@ fn every_kind_of_file_without_its_session_is_a_stray() {
     put(format!("tasks/{SESSION}/2.json"), "{}");
     let found = strays(&store);
     assert_eq!(found.len(), 1);
-    let told = format!("`annals delete --undo {}`", deleted.id);
-    assert!(found[0].detail.contains(&told), "{}", found[0].detail);
+    let reported = format!("`annals delete --undo {}`", deleted.id);
+    assert!(found[0].detail.contains(&reported), "{}", found[0].detail);
 }
 
 /// A session list may have a row for a session without any other file.

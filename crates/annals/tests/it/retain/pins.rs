@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn pin_holds_for_its_root_under_any_path() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     place.session(1, "/home/dev/w", "2026-01-01T10:00:00Z");
     let files = place.store.inventory().sessions.remove(0);
     place
@@ -13,7 +13,7 @@ fn pin_holds_for_its_root_under_any_path() {
         .pin(&[&files], Timestamp::UNIX_EPOCH)
         .unwrap();
     // A session with the same id in another root is a different one.
-    let other = Place::of("claude-code");
+    let other = Place::new("claude-code");
     other.session(1, "/home/dev/w", "2026-01-01T10:00:00Z");
     let theirs = other.store.inventory().sessions.remove(0);
     let link = place.dir.path().join("link");
@@ -48,7 +48,7 @@ fn pin_holds_for_its_root_under_any_path() {
 
 #[test]
 fn unreadable_pins_are_an_error() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     assert_eq!(place.store.retention().pins().unwrap().iter().count(), 0);
     fs::create_dir_all(place.dir.path().join("state/pins.json")).unwrap();
     assert!(place.store.retention().pins().is_err());
@@ -61,7 +61,7 @@ fn unreadable_pins_are_an_error() {
 
 #[test]
 fn plan_counts_each_file_once() {
-    let place = Place::of("claude-code");
+    let place = Place::new("claude-code");
     let writer = place.session(1, "/home/dev/w", "2026-01-01T10:00:00Z");
     writer.set_todos(&[Todo::pending("Wait")]).unwrap();
     drop(writer);

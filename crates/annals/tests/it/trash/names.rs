@@ -57,8 +57,8 @@ fn only_the_named_unreadable_manifest_is_reported() {
     drop(begin(&store, "/home/dev/w"));
     let folder = dir.path().join("state/undo").join(delete(&store).id);
     fs::write(folder.join("manifest.json"), "{").unwrap();
-    let told = store.trash().restore("aaaaaaaa").unwrap_err().to_string();
-    assert!(told.contains("cannot be read"), "{told}");
+    let reported = store.trash().restore("aaaaaaaa").unwrap_err().to_string();
+    assert!(reported.contains("cannot be read"), "{reported}");
     for other in ["", "zzz"] {
         let error = store.trash().restore(other).unwrap_err();
         assert!(matches!(error, Error::NotFound { .. }), "{other}: {error}");
@@ -110,13 +110,13 @@ fn trash_folder_without_manifest_is_reported_unless_empty() {
     fs::create_dir_all(&folder).unwrap();
     assert!(store.trash().contents().unwrap().errors.is_empty());
     fs::create_dir(folder.join("files")).unwrap();
-    let told = |store: &Store| {
+    let reported = |store: &Store| {
         let look = store.trash().contents().unwrap();
         assert!(look.purgeable.is_empty());
         assert_eq!(look.errors.len(), 1);
         look.errors[0].to_string()
     };
-    assert!(told(&store).contains("has no manifest.json"));
+    assert!(reported(&store).contains("has no manifest.json"));
     // A manifest behind a link is not trusted either.
     drop(begin(&store, "/home/dev/w"));
     let other = dir.path().join("state/undo").join(delete(&store).id);
@@ -124,7 +124,7 @@ fn trash_folder_without_manifest_is_reported_unless_empty() {
     fs::rename(other.join("manifest.json"), &elsewhere).unwrap();
     fs::remove_dir_all(&folder).unwrap();
     symlink(&elsewhere, other.join("manifest.json")).unwrap();
-    assert!(told(&store).contains("is not a file"));
+    assert!(reported(&store).contains("is not a file"));
     assert!(store.trash().restore(ID).is_err());
 }
 
@@ -152,8 +152,8 @@ fn undelete_reports_a_file_that_exists_again() {
     let within = folder.join("files").join(&trashed.files[0].path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "new\n").unwrap();
-    let told = store.trash().restore(ID).unwrap_err().to_string();
-    assert!(told.contains("already exists"), "{told}");
+    let reported = store.trash().restore(ID).unwrap_err().to_string();
+    assert!(reported.contains("already exists"), "{reported}");
     assert!(within.exists());
     assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
     fs::remove_file(&path).unwrap();

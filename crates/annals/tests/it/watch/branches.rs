@@ -145,10 +145,10 @@ fn project_is_followed_with_later_sessions() {
         other.append(Draft::user("theirs again")).unwrap();
         let later = store.begin(path).unwrap();
         later.append(Draft::user(wanted)).unwrap();
-        let told = feed.texts_until(wanted);
+        let reported = feed.texts_until(wanted);
         assert!(
-            !told.iter().any(|text| text.starts_with("theirs")),
-            "{told:?}"
+            !reported.iter().any(|text| text.starts_with("theirs")),
+            "{reported:?}"
         );
     }
 }

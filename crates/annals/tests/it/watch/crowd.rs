@@ -39,17 +39,18 @@ fn write_all(scene: &Scene) {
 }
 
 fn collect(feed: &Feed) -> BTreeMap<u32, Vec<u32>> {
-    let mut told: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let mut reported: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for _ in 0..LOGS * ENTRIES {
         let fresh = feed.fresh();
         let text = text(&fresh.entry);
         let (log, entry) = text.split_once(' ').unwrap();
         assert_eq!(fresh.session.as_str(), session(log.parse().unwrap()));
-        told.entry(log.parse().unwrap())
+        reported
+            .entry(log.parse().unwrap())
             .or_default()
             .push(entry.parse().unwrap());
     }
-    told
+    reported
 }
 
 #[test]
@@ -65,9 +66,12 @@ fn entries_of_many_logs_are_reported_once_in_order() {
         }
         let feed = scene.follow(way);
         write_all(&scene);
-        let told = collect(&feed);
+        let reported = collect(&feed);
         let wanted: Vec<u32> = (0..ENTRIES).collect();
-        assert!(told.values().all(|entries| *entries == wanted), "{told:?}");
+        assert!(
+            reported.values().all(|entries| *entries == wanted),
+            "{reported:?}"
+        );
         // Nothing else is reported.
         append(&scene.log(&session(0)), &(line(2_000_000, "end") + "\n"));
         assert_eq!(feed.texts_until("end"), [""; 0]);
@@ -90,18 +94,18 @@ fn directories_without_a_watch_are_polled_and_reported_once() {
             .join(format!("projects/-p{project}/{SESSION}.jsonl"));
         append(&log, &lines(project..project + 1));
     }
-    let mut told = Vec::new();
-    while told.len() < 20 {
+    let mut reported = Vec::new();
+    while reported.len() < 20 {
         match feed.next() {
             Event::Polling { .. } => polling += 1,
-            Event::Entry(fresh) => told.push(text(&fresh.entry)),
+            Event::Entry(fresh) => reported.push(text(&fresh.entry)),
             _ => {}
         }
     }
-    told.sort();
+    reported.sort();
     let mut wanted: Vec<String> = (0..20).map(|n| format!("text {n}")).collect();
     wanted.sort();
-    assert_eq!((told, polling), (wanted, 1));
+    assert_eq!((reported, polling), (wanted, 1));
 }
 
 #[test]
@@ -132,9 +136,9 @@ fn inotify_overflow_rescans_everything() {
     append(&scene.log(&session(3)), &lines(5..6));
     append(&logs[0], &lines(6..7));
     let feed = Feed::new(follower);
-    let mut told = feed.texts(2);
-    told.sort();
-    assert_eq!(told, ["text 5", "text 6"]);
+    let mut reported = feed.texts(2);
+    reported.sort();
+    assert_eq!(reported, ["text 5", "text 6"]);
     append(&logs[1], &lines(7..8));
     assert_eq!(feed.texts(1), ["text 7"]);
 }

@@ -77,7 +77,7 @@ fn fixture_written_line_by_line_reports_every_entry() {
             }
         }
         // A repeated line is reported once.
-        let mut told: Vec<(PathBuf, u64, Option<String>)> = Vec::new();
+        let mut reported: Vec<(PathBuf, u64, Option<String>)> = Vec::new();
         let mut seen = std::collections::HashSet::new();
         wanted.sort();
         wanted.retain(|(path, offset, id)| {
@@ -86,13 +86,13 @@ fn fixture_written_line_by_line_reports_every_entry() {
             let line = rest.split(|byte| *byte == b'\n').next();
             id.is_none() || seen.insert((path.clone(), id.clone(), line))
         });
-        while told.len() < wanted.len() {
+        while reported.len() < wanted.len() {
             let fresh = feed.fresh();
             let id = fresh.entry.id.as_ref().map(|id| id.to_string());
-            told.push((fresh.log.path.clone(), fresh.entry.span.offset, id));
+            reported.push((fresh.log.path.clone(), fresh.entry.span.offset, id));
         }
-        told.sort();
-        assert_eq!(told, wanted, "{}/{}", case.layout.name(), case.name);
+        reported.sort();
+        assert_eq!(reported, wanted, "{}/{}", case.layout.name(), case.name);
     }
 }
 

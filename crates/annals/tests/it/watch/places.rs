@@ -10,7 +10,7 @@ fn new_sessions_and_sub_agents_are_followed() {
         append(&scene.log(SESSION), &lines(1..2));
         let began = feed.wait_for(|event| match event {
             Event::Began { log } => Some(log),
-            Event::Entry(_) => panic!("told before its log"),
+            Event::Entry(_) => panic!("reported before its log"),
             _ => None,
         });
         assert_eq!(began.path, scene.log(SESSION));

@@ -119,7 +119,7 @@ fn sub_agent_takes_directory_and_branch_from_the_session_list() {
     let copy = case("chorus-plain").copy();
     let store = copy.store();
     let mut sessions = store.inventory().sessions.into_iter();
-    for (id, told) in [
+    for (id, reported) in [
         ("2a489c69", r#""cwd":"/home/dev/app""#),
         ("fd7a4cec", r#""branch":"topic""#),
     ] {
@@ -128,7 +128,7 @@ fn sub_agent_takes_directory_and_branch_from_the_session_list() {
         let agent = spawn(&writer, id);
         agent.append(Draft::user("Look!")).unwrap();
         let log = fs::read_to_string(agent.path()).unwrap();
-        assert!(log.contains(told), "{log}");
+        assert!(log.contains(reported), "{log}");
     }
 }
 

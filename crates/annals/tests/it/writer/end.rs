@@ -196,9 +196,12 @@ fn session_being_written_is_not_free() {
         fresh.writer.append(Draft::user("ours")).unwrap();
         let path = fresh.writer.path();
         write_raw(&path, tail.as_bytes());
-        let told = fresh.files().ensure_not_in_use();
-        assert_eq!(told.is_ok(), free, "{tail}: {told:?}");
-        assert!(free || matches!(told, Err(Error::Live { .. })), "{told:?}");
+        let reported = fresh.files().ensure_not_in_use();
+        assert_eq!(reported.is_ok(), free, "{tail}: {reported:?}");
+        assert!(
+            free || matches!(reported, Err(Error::Live { .. })),
+            "{reported:?}"
+        );
         let times = std::fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
         let file = OpenOptions::new().append(true).open(&path).unwrap();
         file.set_times(times).unwrap();

@@ -9,7 +9,7 @@ use super::*;
 pub(crate) struct Holder(Child);
 
 impl Holder {
-    pub(crate) fn of(file: &Path) -> Self {
+    pub(crate) fn open(file: &Path) -> Self {
         let mut child = Command::new("sh")
             .args(["-c", "exec 3>>\"$1\"; echo ready; read _", "sh"])
             .arg(file)
@@ -62,14 +62,14 @@ fn file_held_open_is_not_archived_or_free() {
     let now = Timestamp::now();
     files.ensure_not_in_use().unwrap();
     for file in [&log, &index] {
-        let holder = Holder::of(file);
+        let holder = Holder::open(file);
         held(|| files.ensure_not_in_use(), file);
         held(|| store.move_to_archive(&[&files], false, now), file);
         assert!(log.exists() && index.exists());
         holder.end();
     }
     // The caller can override it.
-    let holder = Holder::of(&index);
+    let holder = Holder::open(&index);
     store.move_to_archive(&[&files], true, now).unwrap();
     assert!(!log.exists());
     // An archived session is not in use.
@@ -90,7 +90,7 @@ fn session_list_held_open_is_not_rebuilt() {
         .unwrap();
     assert!(!stale.is_damaged());
     let old = fs::read(&stale.path).unwrap();
-    let holder = Holder::of(&stale.path);
+    let holder = Holder::open(&stale.path);
     held(|| stale.refuse_held(), &stale.path);
     held(
         || {
