@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hasher as _;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use memchr::{memchr, memrchr};
@@ -20,6 +21,12 @@ use super::{FollowedLog, ResetReason};
 /// Maximum read from a log before others get their turn.
 const TURN_BYTES: u64 = 1 << 20;
 const TURN_ENTRIES: usize = 256;
+
+/// Age below which a change of a document or database may be incomplete, in nanoseconds.
+const UNSETTLED_NS: i128 = 250_000_000;
+
+/// Time between two reads of such a file.
+const PAUSE: Duration = Duration::from_millis(25);
 
 /// Length of the start of a log by which it is recognized.
 const HEAD_BYTES: u64 = 4 << 10;
@@ -60,6 +67,8 @@ pub(super) struct LogCursor {
     began_at_start: bool,
     /// All records of a derived log were read at least once.
     knows_all: bool,
+    /// Time of the last change before following began; `None` if the log appeared later.
+    baseline: Option<Timestamp>,
     /// The time of the newest entry that was emitted.
     newest: Option<Timestamp>,
 }
@@ -109,6 +118,7 @@ impl LogCursor {
             reread: None,
             began_at_start: false,
             knows_all: false,
+            baseline: None,
             newest: None,
         }
     }
@@ -120,6 +130,7 @@ impl LogCursor {
             offset: id.len,
             aligned: id.len == 0,
             searched: id.len,
+            baseline: Timestamp::from_nanosecond(id.mtime_ns.into()).ok(),
             came_later: false,
             ..LogCursor::from_start(log)
         }
@@ -186,6 +197,7 @@ impl LogCursor {
         let path = self.log.path.clone();
         let failed = |error| Error::io("read", &path, error);
         let mut turn = ReadBatch::default();
+        let opened = Timestamp::now();
         let handle = match self.log.open() {
             Err(error) if is_missing(&error) => {
                 turn.missing = true;
@@ -219,7 +231,17 @@ impl LogCursor {
             self.set_marks(&handle).map_err(failed)?;
         }
         self.more = turn.more;
-        self.knows_all |= derived && self.began_at_start && !turn.more;
+        let recent = derived && is_recent(&id, opened);
+        self.knows_all |= derived && self.began_at_start && !turn.more && !recent;
+        if recent {
+            // A document may be half written. SQLite makes a transaction visible after it has
+            // written the file, so nothing would report one that was not read yet.
+            self.cursor = None;
+            self.aligned = false;
+            self.more = true;
+            turn.more = true;
+            std::thread::sleep(PAUSE);
+        }
         Ok(turn)
     }
 
@@ -271,7 +293,7 @@ impl LogCursor {
         if derived {
             self.reread = Some(Reread {
                 until: u64::MAX,
-                known: untold.filter(|_| !self.knows_all),
+                known: self.baseline.filter(|_| !self.knows_all),
                 awaited: None,
             });
         }
@@ -463,6 +485,12 @@ fn digest(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
     hasher.finish()
+}
+
+/// Returns whether a file had changed so recently that the change may have been incomplete.
+fn is_recent(id: &FileId, now: Timestamp) -> bool {
+    let age = now.as_nanosecond() - i128::from(id.mtime_ns);
+    (-UNSETTLED_NS..UNSETTLED_NS).contains(&age)
 }
 
 pub(super) fn is_missing(error: &io::Error) -> bool {

@@ -290,6 +290,7 @@ pub(super) fn with_wal(path: &Path, id: FileId) -> FileId {
                 len: id.len.saturating_add(wal.len),
                 mtime_ns: id.mtime_ns.max(wal.mtime_ns),
                 // Not its `ctime`: SQLite sets the owner of the file whenever root opens it.
+                ctime_ns: id.ctime_ns.max(wal.mtime_ns),
                 ..id
             }
         }
