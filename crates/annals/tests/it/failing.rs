@@ -73,7 +73,7 @@ fn role() {
         other => panic!("{other}"),
     };
     let reported = outcome.map_or_else(|error| error.to_string(), |()| "fine".to_owned());
-    eprintln!("\ntold {reported}");
+    eprintln!("\nreported {reported}");
 }
 
 /// Runs a part in a child process with failing system calls, optionally only those on one file;
