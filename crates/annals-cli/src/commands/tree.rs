@@ -292,7 +292,7 @@ impl<'a> TreeRenderer<'a> {
             .filter(|(_, segment)| segment.parent.is_none());
         let mut roots: Vec<Branch> = roots
             .map(|(segment, _)| Branch {
-                segment: segment,
+                segment,
                 prefix: String::new(),
                 first_prefix: String::new(),
             })
