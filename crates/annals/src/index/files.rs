@@ -6,6 +6,7 @@
 //! the file, up to the length that it was read to.
 
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -136,11 +137,12 @@ pub(super) struct FileRow<'a> {
 
 impl<'a> FileRow<'a> {
     /// Decodes `id, state, data`.
+    /// Decodes a row whose first columns are the id, the state and the data.
     fn decode(root: i64, path: &[u8], row: &'a rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        let id: i64 = row.get("id")?;
-        let state = row.get_ref("state")?.as_blob()?;
+        let id: i64 = row.get(0)?;
+        let state = row.get_ref(1)?.as_blob()?;
         let state = codec::decode(&key(root, path, id), state).ok_or_else(text_store::damaged)?;
-        let data = match row.get_ref("data")? {
+        let data = match row.get_ref(2)? {
             ValueRef::Null => None,
             data => codec::unseal(&id.to_le_bytes(), data.as_blob()?),
         };
@@ -171,11 +173,11 @@ pub(super) fn each(
     let Some(number) = number_of(database, root)? else {
         return Ok(());
     };
-    let select = "SELECT path, id, state, {column} AS data FROM file WHERE root = ?1 ORDER BY path";
+    let select = "SELECT id, state, {column}, path FROM file WHERE root = ?1 ORDER BY path";
     let mut query = database.prepare(&select.replace("{column}", column))?;
     let mut rows = query.query([number])?;
     while let Some(row) = rows.next()? {
-        let path = row.get_ref(0)?.as_blob()?;
+        let path = row.get_ref(3)?.as_blob()?;
         take(path, FileRow::decode(number, path, row)?);
     }
     Ok(())
@@ -189,8 +191,7 @@ fn load_one<T>(
     column: &str,
     take: impl FnOnce(FileRow<'_>) -> T,
 ) -> rusqlite::Result<Option<T>> {
-    let select =
-        format!("SELECT id, state, {column} AS data FROM file WHERE root = ?1 AND path = ?2");
+    let select = format!("SELECT id, state, {column} FROM file WHERE root = ?1 AND path = ?2");
     let mut query = database.prepare_cached(&select)?;
     let found = query.query_row(params![root, path], |row| {
         Ok(take(FileRow::decode(root, path, row)?))
@@ -328,7 +329,7 @@ pub(super) fn recent_usage(
     let Some(number) = number_of(database, root)? else {
         return Ok(());
     };
-    const COLUMNS: &str = "SELECT path, id, state, usage AS data FROM file";
+    const COLUMNS: &str = "SELECT id, state, usage, path FROM file";
     // Without the hint SQLite would scan all older rows.
     let own = "INDEXED BY owner WHERE root = ?1 AND session = ?3 AND latest < ?2";
     let own = session.map(|_| format!("{COLUMNS} {own}"));
@@ -337,7 +338,7 @@ pub(super) fn recent_usage(
         let mut query = database.prepare(&select)?;
         let mut rows = query.query(params![number, since, session])?;
         while let Some(row) = rows.next()? {
-            let path = row.get_ref(0)?.as_blob()?;
+            let path = row.get_ref(3)?.as_blob()?;
             take(path, FileRow::decode(number, path, row)?);
         }
     }
@@ -374,12 +375,16 @@ impl Index {
     /// [`Store::inventory`].
     pub fn inventory(&mut self, store: &Store) -> Inventory {
         let listed = now();
+        // One transaction: without it, each row would lock the database and check its cache.
+        let reading = self.database.unchecked_transaction();
         let mut contents = Contents {
             database: &self.database,
+            root: None,
             new: Vec::new(),
         };
         let inventory = store.inventory_with_cache(&mut contents);
         let new = contents.new;
+        drop(reading);
         if !new.is_empty() && !self.is_read_only() {
             // Do not wait for a lock: a later walk can save them.
             let _ = self.database.busy_timeout(Duration::ZERO);
@@ -414,12 +419,27 @@ type NewContent = (Root, RootFile, Cursor, Vec<u8>);
 /// Stored facts from the contents of files, and new ones.
 struct Contents<'a> {
     database: &'a Connection,
+    /// The last root and its number.
+    root: Option<(PathBuf, Option<i64>)>,
     new: Vec<NewContent>,
+}
+
+impl Contents<'_> {
+    fn number_of(&mut self, root: &Root) -> Option<i64> {
+        match &self.root {
+            Some((path, number)) if *path == root.path => *number,
+            _ => {
+                let number = number_of(self.database, root).ok().flatten();
+                self.root = Some((root.path.clone(), number));
+                number
+            }
+        }
+    }
 }
 
 impl ContentCache for Contents<'_> {
     fn get(&mut self, root: &Root, file: &RootFile) -> Option<StoredContent> {
-        let number = number_of(self.database, root).ok()??;
+        let number = self.number_of(root)?;
         let found = load_one(
             self.database,
             number,

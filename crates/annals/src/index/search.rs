@@ -1,7 +1,7 @@
 //! Search with the full-text index.
 
+use hashbrown::HashMap;
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 use rusqlite::Connection;
 

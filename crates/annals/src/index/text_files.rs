@@ -1,9 +1,10 @@
 //! Files whose text is searched, and how much of each is indexed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::Path;
 
+use hashbrown::HashMap;
 use rusqlite::Connection;
 
 use crate::store::{Inventory, Root, RootFile};
