@@ -148,13 +148,23 @@ impl<'a> SearchRun<'a> {
         self.facts.set_summaries(summaries);
     }
 
+    /// Returns whether the query excludes a session whose summary is known, whatever its records
+    /// contain.
+    fn is_excluded(&self, session: usize) -> bool {
+        let known = |filter: &Filter| match filter {
+            Filter::Project(wanted) => Some(self.facts.in_project(session, wanted)),
+            _ => None,
+        };
+        self.facts.is_stored(session) && self.matcher.evaluate_for_log(&known) == Some(false)
+    }
+
     /// Scans the parts that the plans list, one plan per source.
     pub(crate) fn run(&self, plans: Vec<ScanPlan>) -> SearchResults {
         let mut work: Vec<(usize, ScanPlan, u64)> = Vec::with_capacity(plans.len());
         for (number, (plan, source)) in plans.into_iter().zip(&self.sources).enumerate() {
             let known: u64 = plan.spans.iter().map(|span| span.len).sum();
             let bytes = known + source.file.id.len.saturating_sub(plan.from);
-            if bytes > 0 {
+            if bytes > 0 && !self.is_excluded(source.session) {
                 work.push((number, plan, bytes));
             }
         }

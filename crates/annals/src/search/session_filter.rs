@@ -74,6 +74,11 @@ impl<'a> SessionFilter<'a> {
         self.stored = stored;
     }
 
+    /// Returns whether the summary of a session is set.
+    pub(super) fn is_stored(&self, number: usize) -> bool {
+        self.stored.contains_key(&number)
+    }
+
     fn session(&self, number: usize) -> Option<&SessionFacts> {
         let files = self.inventory.sessions.get(number)?;
         let fact = self.sessions.get(number)?;
