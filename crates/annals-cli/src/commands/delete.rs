@@ -10,6 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::filter::retain_project;
+use super::fit::fit_title;
 use super::{Outcome, choose};
 use crate::context::{Context, whole_session};
 use crate::render::command::hint;
@@ -360,12 +361,14 @@ fn list_trash(context: &mut Context) -> Result<Outcome> {
             table.row([
                 Cell::new(session_names(row, &short)),
                 Cell::new(context.clock.ago(row.deleted)),
-                Cell::new(
+                Cell::new(fit_title(
                     titles
                         .get(&(row.root.as_path(), row.session.as_str()))
                         .copied()
                         .unwrap_or_default(),
-                ),
+                    0,
+                    context,
+                )),
                 Cell::new(size::count(row.files.len() as u64)),
                 Cell::new(size::bytes(total_bytes(row))),
                 Cell::new(row.root.display().to_string()),

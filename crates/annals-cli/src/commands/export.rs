@@ -73,6 +73,7 @@ pub(crate) struct ExportArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FormatArg {
+    #[value(alias = "md")]
     Markdown,
     Html,
     Json,

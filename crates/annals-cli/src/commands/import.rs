@@ -21,7 +21,7 @@ use crate::render::style::{DIM, ID, paint};
 Reads JSON or JSON lines written by `annals export`. Everything is read and checked before \
 the first session is written, and an existing session is never changed. Ids, times \
 and branches are kept; what the layout does not support is left out and reported. An interrupted \
-import can be run again: finished sessions stay, unfinished ones go to the trash and are imported again. \
+import can be run again: finished sessions stay, and an unfinished one is continued where it ends. \
 In a log that several sessions share, the rest is appended instead.
 
 Examples:
