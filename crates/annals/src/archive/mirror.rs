@@ -2,13 +2,14 @@
 //!
 //! Order of a batch, so that a killed writer loses nothing that was acknowledged:
 //!
-//! 1. A file that was replaced or cut is linked to its version, and its line is appended.
-//! 2. New frames are appended, and other files are written and renamed into place.
-//! 3. Everything is synced.
-//! 4. The lines are appended and synced.
+//! 1. The archive is marked as being written.
+//! 2. A file that was replaced or cut is linked to its version, and its line is appended.
+//! 3. New frames are appended, and other files are written and renamed into place.
+//! 4. Everything is synced.
+//! 5. The lines are appended and synced, and the mark is removed.
 //!
-//! The lines say how much of each compressed file counts, so what a killed writer leaves is ignored,
-//! and the next one continues from the lines.
+//! The lines say how much of each compressed file counts. The mark tells what a killed writer left,
+//! which the next one lists or replaces, from files whose lines are lost.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -24,7 +25,9 @@ use sha2::{Digest as _, Sha256};
 use super::attributes::{self, ArchivedDir, ExtendedAttribute, Owner};
 use super::checksum::Checksum;
 use super::compressed_file::{CompressedFile, FRAME, FrameEncoder};
-use super::manifest::{Line, Manifest, Member, SessionKey, file_path, version_path};
+use super::manifest::{
+    Line, Manifest, Member, SessionKey, file_path, temporary_path, version_path,
+};
 use super::root_archive::{RootArchive, write_error};
 use crate::error::{Error, Result};
 use annals_jsonl::Error as FileError;
@@ -94,8 +97,9 @@ enum Reason {
     Replaced,
     /// It continues what is archived, which is damaged.
     Damaged,
-    /// It continues what is archived, which has too many frames.
-    Fragmented,
+    /// It continues what is archived, which has too many frames or was left by an interrupted
+    /// writer.
+    Again,
 }
 
 /// Metadata of a file when it was looked at.
@@ -116,7 +120,7 @@ struct Task<'a> {
 impl Mirror<'_> {
     /// Archives groups of files. Returns a result for each.
     pub(super) fn store(&mut self, groups: &[Contents]) -> Result<Vec<Result<Stored>>> {
-        self.finish_renames()?;
+        self.archive.finish_renames(self.manifest)?;
         self.rename_folders(groups)?;
         let files = groups.iter().enumerate().flat_map(|(group, contents)| {
             let files = contents.files.iter();
@@ -144,6 +148,11 @@ impl Mirror<'_> {
             }
         }
         tasks.retain(|task| results.get(task.group).is_some_and(Result::is_ok));
+        let is_writing = |task: &Task<'_>| !matches!(task.action, Action::Unchanged);
+        let is_writing = tasks.iter().any(is_writing);
+        if is_writing {
+            self.archive.begin_writing(self.manifest)?;
+        }
         self.save_versions(&tasks)?;
         let write = |encoder: &mut io::Result<FrameEncoder>, task: &Task<'_>| match encoder {
             Ok(encoder) => self.write(task, encoder),
@@ -200,6 +209,9 @@ impl Mirror<'_> {
                 .map(|(path, version)| Line::Gone(path.clone(), Some(*version))),
         );
         self.archive.append(self.manifest, lines)?;
+        if is_writing {
+            self.archive.end_writing()?;
+        }
         let dropped = dropped.iter();
         let dropped =
             dropped.map(|(path, version)| version_path(&self.archive.dir, path, *version));
@@ -254,7 +266,10 @@ impl Mirror<'_> {
         let Some(prefix) = self.continues(&path, &file, &source.id, known, &stored)? else {
             return Ok(Action::Write(source, Reason::Replaced));
         };
-        if known.moved_to.is_some() || !is_whole(known) {
+        if known.moved_to.is_some() {
+            return Ok(Action::Write(source, Reason::Again));
+        }
+        if !is_whole(known) {
             return Ok(Action::Write(source, Reason::Damaged));
         }
         let Ok(content) = CompressedFile::open(&stored, known.packed, known.id()) else {
@@ -274,8 +289,10 @@ impl Mirror<'_> {
             return Ok(Action::Unchanged);
         }
         let needed = known.len as usize / FRAME + 1;
-        Ok(match frames.len() > 2 * needed + SMALL_FRAMES {
-            true => Action::Write(source, Reason::Fragmented),
+        // The sync of what an interrupted writer left may have failed.
+        let is_left = known.ino == 0 && !known.is_unlisted;
+        Ok(match is_left || frames.len() > 2 * needed + SMALL_FRAMES {
+            true => Action::Write(source, Reason::Again),
             false => Action::Append(source, prefix),
         })
     }
@@ -403,7 +420,9 @@ impl Mirror<'_> {
             (Action::Append(source, prefix), Some(known)) => {
                 let (mut sum, from) = (prefix.clone(), known.len);
                 let mut packed = known.packed;
-                if source.id.len > known.len {
+                let there = to.symlink_metadata();
+                let has_rest = there.is_ok_and(|there| there.len() > known.packed);
+                if source.id.len > known.len || has_rest {
                     packed = append(&to, known, |mut file| {
                         file.seek(SeekFrom::End(0))
                             .map_err(|error| write_error(&to, error))?;
@@ -413,7 +432,7 @@ impl Mirror<'_> {
                 Written::new(to, packed, sum, source.id.len - from, known.packed, None).map(Some)
             }
             (Action::Write(source, reason), _) => {
-                let temp = to.with_extension("zst.new");
+                let temp = temporary_path(&to);
                 self.archive.create_parent(&to)?;
                 let made = self.write_whole(&path, source, &temp, &to, encoder);
                 let (packed, sum) = made.inspect_err(|_| {
@@ -423,7 +442,7 @@ impl Mirror<'_> {
                 })?;
                 let known = known.filter(|_| *reason != Reason::Replaced);
                 let added = match reason {
-                    Reason::Fragmented => source.id.len - known.map_or(0, |known| known.len),
+                    Reason::Again => source.id.len - known.map_or(0, |known| known.len),
                     _ => source.id.len,
                 };
                 Written::new(to, packed, sum, added, 0, Some(*reason)).map(Some)
@@ -639,34 +658,7 @@ impl Mirror<'_> {
             lines.push(Line::File(Box::new(renamed)));
         }
         self.archive.append(self.manifest, lines)?;
-        self.finish_renames()
-    }
-
-    /// Renames compressed files whose lines have a new path already.
-    fn finish_renames(&mut self) -> Result<()> {
-        let dir = &self.archive.dir;
-        let all = self
-            .manifest
-            .files
-            .values()
-            .chain(self.manifest.versions.values());
-        let mut moved = Vec::new();
-        for member in all {
-            let Some(was) = &member.was else { continue };
-            let (from, to) = (
-                member.location_for(dir, was),
-                member.location_for(dir, &member.path),
-            );
-            if jsonl::exists(&to)? || !jsonl::exists(&from)? {
-                continue;
-            }
-            self.archive.create_parent(&to)?;
-            fs::rename(&from, &to).map_err(|error| Error::io("rename", &from, error))?;
-            moved.push((from, to));
-        }
-        let (from, to): (Vec<PathBuf>, Vec<PathBuf>) = moved.into_iter().unzip();
-        self.archive.sync(&to)?;
-        self.archive.remove(&from)
+        self.archive.finish_renames(self.manifest)
     }
 }
 

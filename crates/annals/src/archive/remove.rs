@@ -138,6 +138,7 @@ impl Archive {
         // Removes the files, and their lines.
         archive.compact(&mut manifest, true)?;
         if manifest.files.is_empty() {
+            archive.end_writing()?;
             for name in [manifest::NAME, ROOT_NAME] {
                 let path = archive.dir.join(name);
                 fs::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
