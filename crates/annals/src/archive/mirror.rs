@@ -3,10 +3,11 @@
 //! Order of a batch, so that a killed writer loses nothing that was acknowledged:
 //!
 //! 1. The archive is marked as being written.
-//! 2. A file that was replaced or cut is linked to its version, and its line is appended.
+//! 2. A file that is about to be replaced is linked to its version, and its line is appended.
 //! 3. New frames are appended, and other files are written and renamed into place.
 //! 4. Everything is synced.
-//! 5. The lines are appended and synced, and the mark is removed.
+//! 5. The lines are appended and synced, and the mark is removed. A version whose content is in the
+//!    new file too is dropped.
 //!
 //! The lines say how much of each compressed file counts. The mark tells what a killed writer left,
 //! which the next one lists or replaces, from files whose lines are lost.
@@ -153,7 +154,8 @@ impl Mirror<'_> {
         if is_writing {
             self.archive.begin_writing(self.manifest)?;
         }
-        self.save_versions(&tasks)?;
+        let saved = self.save_versions(&tasks)?;
+        let mut dropped = Vec::new();
         let write = |encoder: &mut io::Result<FrameEncoder>, task: &Task<'_>| match encoder {
             Ok(encoder) => self.write(task, encoder),
             Err(error) => Err(Error::io(
@@ -185,8 +187,15 @@ impl Mirror<'_> {
                     }
                     if let Some(written) = written {
                         stored.added += written.added;
-                        if written.reason == Some(Reason::Damaged) {
-                            stored.repaired.push(task.within.to_owned());
+                        match (written.reason, saved.get(task.within)) {
+                            (Some(Reason::Damaged), _) => {
+                                stored.repaired.push(task.within.to_owned());
+                            }
+                            // Its content is in the new file too.
+                            (Some(Reason::Again), Some(version)) => {
+                                dropped.push((task.within.to_owned(), *version));
+                            }
+                            _ => {}
                         }
                         stored.written.push((task.within.to_owned(), written.since));
                     }
@@ -202,7 +211,7 @@ impl Mirror<'_> {
             }
         }
         self.archive.sync(&to_sync)?;
-        let dropped = self.excess_versions(groups);
+        dropped.extend(self.excess_versions(groups, &dropped));
         lines.extend(
             dropped
                 .iter()
@@ -358,18 +367,21 @@ impl Mirror<'_> {
         Ok(is_same)
     }
 
-    /// Copies what is about to be replaced to versions.
-    fn save_versions(&mut self, tasks: &[Task<'_>]) -> Result<()> {
+    /// Copies what is about to be replaced to versions, because its line describes it until the
+    /// new line is appended. Returns the version of each file.
+    fn save_versions(&mut self, tasks: &[Task<'_>]) -> Result<BTreeMap<PathBuf, u32>> {
         let (mut lines, mut saved) = (Vec::new(), Vec::new());
+        let mut versions = BTreeMap::new();
         for task in tasks {
-            let Action::Write(_, Reason::Replaced) = task.action else {
+            let Action::Write(_, Reason::Replaced | Reason::Again) = task.action else {
                 continue;
             };
             let Some(known) = self.manifest.files.get(task.within) else {
                 continue;
             };
             // A killed writer may have saved it already.
-            if known.moved_to.is_some() {
+            if let Some(version) = known.moved_to {
+                versions.insert(task.within.to_owned(), version);
                 continue;
             }
             let (from, dir) = (known.location(&self.archive.dir), &self.archive.dir);
@@ -396,6 +408,7 @@ impl Mirror<'_> {
                 None => (known.len, known.packed, known.sha256),
             };
             saved.push(to);
+            versions.insert(task.within.to_owned(), version);
             lines.push(Line::File(Box::new(Member {
                 version: Some(version),
                 until: Some(self.now),
@@ -408,7 +421,8 @@ impl Mirror<'_> {
             })));
         }
         self.archive.sync(&saved)?;
-        self.archive.append(self.manifest, lines)
+        self.archive.append(self.manifest, lines)?;
+        Ok(versions)
     }
 
     /// Compresses a file, or what was appended to it.
@@ -558,12 +572,19 @@ impl Mirror<'_> {
         Ok(changed)
     }
 
-    /// Returns the versions of documents beyond the limit, the oldest first.
-    fn excess_versions(&self, groups: &[Contents]) -> Vec<(PathBuf, u32)> {
+    /// Returns the versions of documents beyond the limit, the oldest first, apart from those that
+    /// are `dropped` already.
+    fn excess_versions(
+        &self,
+        groups: &[Contents],
+        dropped: &[(PathBuf, u32)],
+    ) -> Vec<(PathBuf, u32)> {
         let files = groups.iter().flat_map(|contents| &contents.files);
         let documents = files.filter(|(_, is_log)| !is_log).map(|(path, _)| path);
         let excess = documents.flat_map(|path| {
-            let versions: Vec<u32> = self.manifest.versions_of(path).collect();
+            let is_dropped = |version: u32| dropped.contains(&(path.clone(), version));
+            let versions = self.manifest.versions_of(path);
+            let versions: Vec<u32> = versions.filter(|it| !is_dropped(*it)).collect();
             let excess = versions.len().saturating_sub(EARLIER);
             let oldest = versions.into_iter().take(excess);
             oldest.map(|version| (path.clone(), version))

@@ -407,3 +407,37 @@ fn lost_line_of_a_file_with_versions_leads_to_its_newest_content() {
     assert_eq!(content(&session, &session.members[0]), b"third\n");
     assert_eq!(session.earlier.len(), 2);
 }
+
+/// A log with many frames is compressed again, and the writer is killed before its line.
+#[test]
+fn interrupted_compression_of_many_frames_leaves_the_log_readable() {
+    let desk = Fixture::new();
+    desk.store();
+    let (mut before, mut old);
+    let text = loop {
+        before = fs::read_to_string(desk.manifest()).unwrap();
+        old = fs::read(desk.stored(LOG)).unwrap();
+        let text = fs::read(desk.root.path.join(LOG)).unwrap();
+        desk.add(LOG, "{\"hour\":1}\n");
+        desk.store();
+        if fs::metadata(desk.stored(LOG)).unwrap().len() < old.len() as u64 {
+            break text;
+        }
+    };
+    let after = fs::read_to_string(desk.manifest()).unwrap();
+    let saved = after[before.len()..].split_inclusive('\n').next().unwrap();
+    let new = fs::read(desk.stored(LOG)).unwrap();
+    let dir = desk.archive().root_dir(&desk.root);
+    let version = manifest::version_path(&dir, Path::new(LOG), 1);
+    assert!(saved.contains("\"version\":1") && !version.exists());
+    for stored in [&old, &new] {
+        fs::create_dir_all(version.parent().unwrap()).unwrap();
+        fs::write(&version, &old).unwrap();
+        fs::write(desk.stored(LOG), stored).unwrap();
+        interrupt(&desk, format!("{before}{saved}").as_bytes());
+        assert_eq!(restored(&desk, false)[0].1, text);
+        assert_eq!(verify(&desk.session()), []);
+        assert!(desk.store().repaired.is_empty());
+        assert!(desk.assert_archived().earlier.is_empty() && !version.exists());
+    }
+}
