@@ -107,8 +107,10 @@ class Disk:
             if result >= 0:
                 self.now += 1
                 self._call(name, split(args), result)
-            elif name in ("fsync", "fdatasync", "syncfs"):
+            elif name in ("fsync", "fdatasync"):
                 self._doom(split(args))
+            elif name in ("syncfs", "sync"):
+                self._doom_all()
 
     def _call(self, name, args, result):
         act = getattr(self, f"_{name}", None)
@@ -333,6 +335,13 @@ class Disk:
             for change in self.changes
             if change.saved is None and id(node) in change.within
         )
+
+    def _doom_all(self):
+        """Does the same for everything."""
+        for node in self.nodes:
+            safe = max(self._syncs.get(id(node), ()), default=-1)
+            self.doomed.update(at for at, *_ in node.writes if at > safe)
+        self.doomed.update(change.moment for change in self.changes if change.saved is None)
 
     def _syncfs(self, args, result):
         for change in self.changes:

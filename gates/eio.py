@@ -1,7 +1,9 @@
 """Gate 6: every failed sync is reported. The operation fails, says so and acknowledges nothing;
-earlier files stay intact, and the operation can be run again."""
+earlier files stay intact, and the operation can be run again.
 
-import shutil
+Many files are synced with one call for the whole file system, which no operation of the table
+does, so this gate has an operation of its own for that."""
+
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import disk
 import oracle
 from kill import Plan, Tally, chosen, lost, underived
-from scripts import PLAIN, Script
+from scripts import FAMILY, PLAIN, PYTHON, Script
 from stage import lasting
 from table import Row
 
@@ -53,6 +55,25 @@ def _survives(plan, recorded, done):
     return underived(tree) == underived(done)
 
 
+# Another program adds sub-agents to every session.
+MULTIPLY = """
+import pathlib, sys
+for log in list(pathlib.Path(sys.argv[1], "projects").glob("*/*.jsonl")):
+    agents = log.with_suffix("") / "subagents"
+    agents.mkdir(parents=True, exist_ok=True)
+    for number in range(40):
+        (agents / f"agent-{number:08x}.jsonl").write_bytes(b'{"type":"gate"}\\n')
+"""
+MANY = Script(
+    "keep many files",
+    {"claude-code": FAMILY["claude-code"]},
+    ("keep",),
+    prepare=((PYTHON, "-I", "-S", "-c", MULTIPLY, "{root}"),),
+    changes=("state/archive/keep.json",),
+    goal="undone",
+    needs=("keep", "--verify-all"),
+)
+
 RETRIES = """
 import os, sys
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
@@ -65,11 +86,24 @@ os.write(1, b"added\\n")
 """
 
 
-def control():
-    python = shutil.which("python3")
+# Does the same with the sync of the whole file system, which Python cannot call.
+RETRIES_ALL = RETRIES.replace("os.fdatasync(log)", "sync()").replace(
+    "log = ",
+    """import ctypes
+libc = ctypes.CDLL(None)
+def sync():
+    if libc.syncfs(log):
+        raise OSError
+log = """,
+)
+
+
+def controls():
+    """Returns the wrong programs as scripts; each must be caught."""
     log = "{base}/root/sessions/w-app/a-main/fd7a4cec-cb2e-4533-8dd8-0e229ed8360b-messages.jsonl"
     on = {"chorus": PLAIN["chorus"]}
-    return Script("control: retries", on, (python, "-I", "-S", "-c", RETRIES, log, "{token}"))
+    for name, text in (("retries", RETRIES), ("retries for all files", RETRIES_ALL)):
+        yield Script(f"control: {name}", on, (PYTHON, "-I", "-S", "-c", text, log, "{token}"))
 
 
 def syncs(plan):
@@ -81,7 +115,8 @@ def gate(full, seed=1, only=None):
     rows = []
     total = Row("6", "every sync fails", "all layouts", 0, None, 0, 0)
     with ThreadPoolExecutor(2) as pool:
-        for script in chosen(only):
+        many = [MANY] if not only or only in MANY.name else []
+        for script in (*chosen(only), *many):
             layouts = list(script.on) if full else list(script.on)[:1]
             row = Row("6", script.name, ", ".join(layouts), 0, None, 0, 0)
             started = time.monotonic()
@@ -100,11 +135,11 @@ def gate(full, seed=1, only=None):
             total.acks += row.acks
             total.failures += row.failures
     total.lost = len(total.failures)
-    plan = Plan(control(), "chorus")
-    caught = any(fail(plan, point).failures for point in syncs(plan))
-    total.control = "1 of 1 caught" if caught else "not caught"
-    if not caught:
-        total.failures.append("the writer that retries was not caught")
+    wrong = [Plan(script, "chorus") for script in controls()]
+    caught = sum(any(fail(plan, point).failures for point in syncs(plan)) for plan in wrong)
+    total.control = f"{caught} of {len(wrong)} caught"
+    if caught != len(wrong):
+        total.failures.append("a writer that retries was not caught")
     total.seconds = time.monotonic() - begin
     return [*rows, total] if full else [total]
 

@@ -10,9 +10,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::archived_session::ArchivedSession;
-use super::checksum::Checksum;
-use super::compressed_file::CompressedFile;
-use super::manifest::{Line, Manifest, Member, file_path};
+use super::manifest::{Manifest, file_path};
 use super::mirror::{Contents, Mirror};
 use super::root_archive::RootArchive;
 use super::session::{self, Archived};
@@ -311,7 +309,7 @@ impl RootKeeper<'_> {
         self.store(batch, told)?;
         archive.with_locked(self.root, self.lone, |root, manifest| {
             if is_damaged {
-                relist(root, manifest)?;
+                root.list_unlisted(manifest)?;
             }
             root.compact(manifest, false)
         })
@@ -375,24 +373,6 @@ impl RootKeeper<'_> {
         }
         Ok(())
     }
-}
-
-/// Appends lines for files that the manifest does not list and the root no longer has.
-fn relist(root: &RootArchive, manifest: &mut Manifest) -> Result<()> {
-    let unlisted = manifest.files.values().filter(|member| member.is_unlisted);
-    let lines = unlisted.filter_map(|member| {
-        let stored = member.location(&root.dir);
-        let content = CompressedFile::open(&stored, member.packed, member.id()).ok()?;
-        let reader = jsonl::RangeReader::from_offset(&content, 0);
-        Some(Line::File(Box::new(Member {
-            sha256: Checksum::digest_reader(reader).ok(),
-            generation: 1,
-            is_unlisted: false,
-            ..member.clone()
-        })))
-    });
-    let lines = lines.collect();
-    root.append(manifest, lines)
 }
 
 impl ArchiveAllReport {

@@ -7,6 +7,7 @@ use super::Archive;
 use super::archived_session::{ArchivedSession, group};
 use super::root_archive::RootArchive;
 use super::root_files::ROOT_ID;
+use super::verify::Damage;
 use crate::error::{Error, Result};
 use crate::store::Root;
 use annals_jsonl as jsonl;
@@ -34,6 +35,16 @@ impl Archive {
         if id.contains('/') {
             return self.at(Path::new(id)).map(|found| vec![found]);
         }
+        self.matching_among(id, roots, &self.sessions_in(roots)?)
+    }
+
+    /// Like [`matching`](Self::matching) for an id, among what was read of `roots`.
+    pub(super) fn matching_among(
+        &self,
+        id: &str,
+        roots: Option<&[Root]>,
+        (sessions, damaged): &(Vec<ArchivedSession>, Vec<Damage>),
+    ) -> Result<Vec<ArchivedSession>> {
         let missing = || match id {
             ROOT_ID => nothing_of_roots(roots),
             _ => Error::NotFound {
@@ -44,16 +55,17 @@ impl Archive {
         if id.is_empty() {
             return Err(missing());
         }
-        let (sessions, damaged) = self.sessions_in(roots)?;
-        let (mut found, others): (Vec<_>, Vec<_>) =
-            sessions.into_iter().partition(|it| it.matches_id(id));
+        let fitting = |fits: &dyn Fn(&ArchivedSession) -> bool| -> Vec<ArchivedSession> {
+            sessions.iter().filter(|it| fits(it)).cloned().collect()
+        };
+        let mut found = fitting(&|it| it.matches_id(id));
         if found.iter().any(|it| it.has_session(id)) {
             found.retain(|it| it.has_session(id));
         }
         if found.is_empty() {
-            found = others.into_iter().filter(|it| it.is_tagged(id)).collect();
+            found = fitting(&|it| it.is_tagged(id));
         }
-        let mut damaged = damaged.into_iter();
+        let mut damaged = damaged.iter().cloned();
         let unreadable = match found.is_empty() {
             true => damaged.by_ref().find(|it| it.is_unread || it.is_refused),
             false => None,

@@ -8,7 +8,8 @@
 //! | `{"gone":` | the file, or with `version` that version of it, was removed from the archive |
 //!
 //! Each line ends with `"sum"`, a checksum of what precedes it. A line that does not match it is
-//! damaged and ignored. Its file is still in the tree: see [`Manifest::add_unlisted`].
+//! damaged and ignored. Its file is still in the tree, and is found there. A last line without an
+//! end was never acknowledged; the next writer cuts it off.
 //!
 //! A version of the same generation as the current line says where that content is from then on: a
 //! writer copies a file to its version before it replaces the file.
@@ -147,6 +148,11 @@ pub(super) fn file_path(dir: &Path, path: &Path) -> PathBuf {
     name.into()
 }
 
+/// Returns the path under which a compressed file is written.
+pub(super) fn temporary_path(file: &Path) -> PathBuf {
+    file.with_extension("zst.new")
+}
+
 /// Returns the directory of the earlier versions of a file.
 pub(super) fn versions_dir(dir: &Path, path: &Path) -> PathBuf {
     dir.join("versions").join(path)
@@ -269,8 +275,12 @@ pub(super) struct Manifest {
     pub(super) lines: usize,
     /// Number of lines that cannot be read.
     pub(super) damaged: usize,
+    /// Where its whole lines end.
+    pub(super) end: u64,
     /// Whether the last line is incomplete: its writer was killed, or the manifest is cut.
     pub(super) is_torn: bool,
+    /// Whether files that it does not list are from an interrupted writer.
+    pub(super) is_interrupted: bool,
     /// Whether the tree was searched for files that it does not list.
     pub(super) is_scanned: bool,
     /// Whether the manifest exists.
@@ -318,6 +328,7 @@ impl Manifest {
                 None => manifest.damaged += 1,
             }
         }
+        manifest.end = from as u64;
         manifest.is_torn = from < bytes.len();
         Ok(manifest)
     }
@@ -380,6 +391,13 @@ impl Manifest {
         let lines = dirs.filter(is_used).chain(self.files.values().map(file));
         let lines = lines.chain(self.versions.values().map(file));
         lines.map(|line| line.encode()).collect()
+    }
+
+    /// Returns the highest generation of the versions of a file.
+    pub(super) fn last_generation(&self, path: &Path) -> u64 {
+        let range = (path.to_owned(), 0)..=(path.to_owned(), u32::MAX);
+        let versions = self.versions.range(range);
+        versions.map(|(_, it)| it.generation).max().unwrap_or(0)
     }
 
     /// Returns the numbers of the versions of a file, the oldest first.

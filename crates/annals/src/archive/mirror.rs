@@ -2,13 +2,15 @@
 //!
 //! Order of a batch, so that a killed writer loses nothing that was acknowledged:
 //!
-//! 1. A file that was replaced or cut is linked to its version, and its line is appended.
-//! 2. New frames are appended, and other files are written and renamed into place.
-//! 3. Everything is synced.
-//! 4. The lines are appended and synced.
+//! 1. The archive is marked as being written.
+//! 2. A file that is about to be replaced is linked to its version, and its line is appended.
+//! 3. New frames are appended, and other files are written and renamed into place.
+//! 4. Everything is synced.
+//! 5. The lines are appended and synced, and the mark is removed. A version whose content is in the
+//!    new file too is dropped.
 //!
-//! The lines say how much of each compressed file counts, so what a killed writer leaves is ignored,
-//! and the next one continues from the lines.
+//! The lines say how much of each compressed file counts. The mark tells what a killed writer left,
+//! which the next one lists or replaces, from files whose lines are lost.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -24,7 +26,9 @@ use sha2::{Digest as _, Sha256};
 use super::attributes::{self, ArchivedDir, ExtendedAttribute, Owner};
 use super::checksum::Checksum;
 use super::compressed_file::{CompressedFile, FRAME, FrameEncoder};
-use super::manifest::{Line, Manifest, Member, SessionKey, file_path, version_path};
+use super::manifest::{
+    Line, Manifest, Member, SessionKey, file_path, temporary_path, version_path,
+};
 use super::root_archive::{RootArchive, write_error};
 use crate::error::{Error, Result};
 use annals_jsonl::Error as FileError;
@@ -94,8 +98,9 @@ enum Reason {
     Replaced,
     /// It continues what is archived, which is damaged.
     Damaged,
-    /// It continues what is archived, which has too many frames.
-    Fragmented,
+    /// It continues what is archived, which has too many frames or was left by an interrupted
+    /// writer.
+    Again,
 }
 
 /// Metadata of a file when it was looked at.
@@ -116,7 +121,7 @@ struct Task<'a> {
 impl Mirror<'_> {
     /// Archives groups of files. Returns a result for each.
     pub(super) fn store(&mut self, groups: &[Contents]) -> Result<Vec<Result<Stored>>> {
-        self.finish_renames()?;
+        self.archive.finish_renames(self.manifest)?;
         self.rename_folders(groups)?;
         let files = groups.iter().enumerate().flat_map(|(group, contents)| {
             let files = contents.files.iter();
@@ -144,7 +149,13 @@ impl Mirror<'_> {
             }
         }
         tasks.retain(|task| results.get(task.group).is_some_and(Result::is_ok));
-        self.save_versions(&tasks)?;
+        let is_writing = |task: &Task<'_>| !matches!(task.action, Action::Unchanged);
+        let is_writing = tasks.iter().any(is_writing);
+        if is_writing {
+            self.archive.begin_writing(self.manifest)?;
+        }
+        let saved = self.save_versions(&tasks)?;
+        let mut dropped = Vec::new();
         let write = |encoder: &mut io::Result<FrameEncoder>, task: &Task<'_>| match encoder {
             Ok(encoder) => self.write(task, encoder),
             Err(error) => Err(Error::io(
@@ -176,8 +187,15 @@ impl Mirror<'_> {
                     }
                     if let Some(written) = written {
                         stored.added += written.added;
-                        if written.reason == Some(Reason::Damaged) {
-                            stored.repaired.push(task.within.to_owned());
+                        match (written.reason, saved.get(task.within)) {
+                            (Some(Reason::Damaged), _) => {
+                                stored.repaired.push(task.within.to_owned());
+                            }
+                            // Its content is in the new file too.
+                            (Some(Reason::Again), Some(version)) => {
+                                dropped.push((task.within.to_owned(), *version));
+                            }
+                            _ => {}
                         }
                         stored.written.push((task.within.to_owned(), written.since));
                     }
@@ -193,13 +211,16 @@ impl Mirror<'_> {
             }
         }
         self.archive.sync(&to_sync)?;
-        let dropped = self.excess_versions(groups);
+        dropped.extend(self.excess_versions(groups, &dropped));
         lines.extend(
             dropped
                 .iter()
                 .map(|(path, version)| Line::Gone(path.clone(), Some(*version))),
         );
         self.archive.append(self.manifest, lines)?;
+        if is_writing {
+            self.archive.end_writing()?;
+        }
         let dropped = dropped.iter();
         let dropped =
             dropped.map(|(path, version)| version_path(&self.archive.dir, path, *version));
@@ -254,7 +275,10 @@ impl Mirror<'_> {
         let Some(prefix) = self.continues(&path, &file, &source.id, known, &stored)? else {
             return Ok(Action::Write(source, Reason::Replaced));
         };
-        if known.moved_to.is_some() || !is_whole(known) {
+        if known.moved_to.is_some() {
+            return Ok(Action::Write(source, Reason::Again));
+        }
+        if !is_whole(known) {
             return Ok(Action::Write(source, Reason::Damaged));
         }
         let Ok(content) = CompressedFile::open(&stored, known.packed, known.id()) else {
@@ -274,8 +298,10 @@ impl Mirror<'_> {
             return Ok(Action::Unchanged);
         }
         let needed = known.len as usize / FRAME + 1;
-        Ok(match frames.len() > 2 * needed + SMALL_FRAMES {
-            true => Action::Write(source, Reason::Fragmented),
+        // The sync of what an interrupted writer left may have failed.
+        let is_left = known.ino == 0 && !known.is_unlisted;
+        Ok(match is_left || frames.len() > 2 * needed + SMALL_FRAMES {
+            true => Action::Write(source, Reason::Again),
             false => Action::Append(source, prefix),
         })
     }
@@ -341,18 +367,21 @@ impl Mirror<'_> {
         Ok(is_same)
     }
 
-    /// Copies what is about to be replaced to versions.
-    fn save_versions(&mut self, tasks: &[Task<'_>]) -> Result<()> {
+    /// Copies what is about to be replaced to versions, because its line describes it until the
+    /// new line is appended. Returns the version of each file.
+    fn save_versions(&mut self, tasks: &[Task<'_>]) -> Result<BTreeMap<PathBuf, u32>> {
         let (mut lines, mut saved) = (Vec::new(), Vec::new());
+        let mut versions = BTreeMap::new();
         for task in tasks {
-            let Action::Write(_, Reason::Replaced) = task.action else {
+            let Action::Write(_, Reason::Replaced | Reason::Again) = task.action else {
                 continue;
             };
             let Some(known) = self.manifest.files.get(task.within) else {
                 continue;
             };
             // A killed writer may have saved it already.
-            if known.moved_to.is_some() {
+            if let Some(version) = known.moved_to {
+                versions.insert(task.within.to_owned(), version);
                 continue;
             }
             let (from, dir) = (known.location(&self.archive.dir), &self.archive.dir);
@@ -379,6 +408,7 @@ impl Mirror<'_> {
                 None => (known.len, known.packed, known.sha256),
             };
             saved.push(to);
+            versions.insert(task.within.to_owned(), version);
             lines.push(Line::File(Box::new(Member {
                 version: Some(version),
                 until: Some(self.now),
@@ -391,7 +421,8 @@ impl Mirror<'_> {
             })));
         }
         self.archive.sync(&saved)?;
-        self.archive.append(self.manifest, lines)
+        self.archive.append(self.manifest, lines)?;
+        Ok(versions)
     }
 
     /// Compresses a file, or what was appended to it.
@@ -403,7 +434,9 @@ impl Mirror<'_> {
             (Action::Append(source, prefix), Some(known)) => {
                 let (mut sum, from) = (prefix.clone(), known.len);
                 let mut packed = known.packed;
-                if source.id.len > known.len {
+                let there = to.symlink_metadata();
+                let has_rest = there.is_ok_and(|there| there.len() > known.packed);
+                if source.id.len > known.len || has_rest {
                     packed = append(&to, known, |mut file| {
                         file.seek(SeekFrom::End(0))
                             .map_err(|error| write_error(&to, error))?;
@@ -413,7 +446,7 @@ impl Mirror<'_> {
                 Written::new(to, packed, sum, source.id.len - from, known.packed, None).map(Some)
             }
             (Action::Write(source, reason), _) => {
-                let temp = to.with_extension("zst.new");
+                let temp = temporary_path(&to);
                 self.archive.create_parent(&to)?;
                 let made = self.write_whole(&path, source, &temp, &to, encoder);
                 let (packed, sum) = made.inspect_err(|_| {
@@ -423,7 +456,7 @@ impl Mirror<'_> {
                 })?;
                 let known = known.filter(|_| *reason != Reason::Replaced);
                 let added = match reason {
-                    Reason::Fragmented => source.id.len - known.map_or(0, |known| known.len),
+                    Reason::Again => source.id.len - known.map_or(0, |known| known.len),
                     _ => source.id.len,
                 };
                 Written::new(to, packed, sum, added, 0, Some(*reason)).map(Some)
@@ -539,12 +572,19 @@ impl Mirror<'_> {
         Ok(changed)
     }
 
-    /// Returns the versions of documents beyond the limit, the oldest first.
-    fn excess_versions(&self, groups: &[Contents]) -> Vec<(PathBuf, u32)> {
+    /// Returns the versions of documents beyond the limit, the oldest first, apart from those that
+    /// are `dropped` already.
+    fn excess_versions(
+        &self,
+        groups: &[Contents],
+        dropped: &[(PathBuf, u32)],
+    ) -> Vec<(PathBuf, u32)> {
         let files = groups.iter().flat_map(|contents| &contents.files);
         let documents = files.filter(|(_, is_log)| !is_log).map(|(path, _)| path);
         let excess = documents.flat_map(|path| {
-            let versions: Vec<u32> = self.manifest.versions_of(path).collect();
+            let is_dropped = |version: u32| dropped.contains(&(path.clone(), version));
+            let versions = self.manifest.versions_of(path);
+            let versions: Vec<u32> = versions.filter(|it| !is_dropped(*it)).collect();
             let excess = versions.len().saturating_sub(EARLIER);
             let oldest = versions.into_iter().take(excess);
             oldest.map(|version| (path.clone(), version))
@@ -639,34 +679,7 @@ impl Mirror<'_> {
             lines.push(Line::File(Box::new(renamed)));
         }
         self.archive.append(self.manifest, lines)?;
-        self.finish_renames()
-    }
-
-    /// Renames compressed files whose lines have a new path already.
-    fn finish_renames(&mut self) -> Result<()> {
-        let dir = &self.archive.dir;
-        let all = self
-            .manifest
-            .files
-            .values()
-            .chain(self.manifest.versions.values());
-        let mut moved = Vec::new();
-        for member in all {
-            let Some(was) = &member.was else { continue };
-            let (from, to) = (
-                member.location_for(dir, was),
-                member.location_for(dir, &member.path),
-            );
-            if jsonl::exists(&to)? || !jsonl::exists(&from)? {
-                continue;
-            }
-            self.archive.create_parent(&to)?;
-            fs::rename(&from, &to).map_err(|error| Error::io("rename", &from, error))?;
-            moved.push((from, to));
-        }
-        let (from, to): (Vec<PathBuf>, Vec<PathBuf>) = moved.into_iter().unzip();
-        self.archive.sync(&to)?;
-        self.archive.remove(&from)
+        self.archive.finish_renames(self.manifest)
     }
 }
 

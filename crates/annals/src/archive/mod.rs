@@ -221,6 +221,9 @@ impl Archive {
         let archive = self.archive_of(root, lone);
         let _lock = archive.create()?;
         let mut manifest = self.locked_manifest(&archive)?;
+        if archive.is_interrupted()? {
+            archive.list_unlisted(&mut manifest)?;
+        }
         let done = work(&archive, &mut manifest);
         self.remember(&archive, manifest);
         done

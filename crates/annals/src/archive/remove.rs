@@ -1,6 +1,7 @@
 //! Permanently removes sessions from the archive.
 
-use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -69,23 +70,26 @@ impl Archive {
         roots: Option<&[Root]>,
     ) -> Result<Vec<ArchiveRemoval>> {
         let mut sessions: Vec<ArchivedSession> = Vec::new();
+        let mut seen: BTreeSet<PathBuf> = BTreeSet::new();
+        let all = self.sessions_in(roots)?;
         for id in ids {
             let found = match id.as_ref() {
                 path if path.contains('/') => self.own(Path::new(path))?,
-                id => self.find_in(id, roots)?,
+                id => find::only(id, self.matching_among(id, roots, &all)?)?,
             };
-            if sessions.iter().all(|known| known.path != found.path) {
+            if seen.insert(found.path.clone()) {
                 sessions.push(found);
             }
         }
         let going: Vec<PathBuf> = sessions.iter().map(|it| it.path.clone()).collect();
         let mut locator = FileLocator::reporting_to(&self.failures);
+        let mut holders = HashMap::new();
         let plans = sessions.into_iter().map(|session| {
             let damaged = session
                 .members
                 .iter()
                 .find_map(|member| damage(&session, member));
-            let plan = plan(session, &going, &mut locator)?;
+            let plan = plan(session, &going, &mut locator, &mut holders)?;
             Ok(ArchiveRemoval { damaged, ..plan })
         });
         plans.collect()
@@ -101,15 +105,17 @@ impl Archive {
         };
         let _lock = archive.lock_if_exists()?.ok_or_else(changed)?;
         let mut manifest = archive.read_locked()?;
-        let mut now = group(&plan.session.archive, &manifest).into_iter();
-        let now = now.find(|it| it.path == plan.pack).ok_or_else(changed)?;
+        let all = group(&plan.session.archive, &manifest);
+        let mut holders = HashMap::from([(archive.dir.clone(), Holders::new(&all))]);
+        let mut all = all.into_iter();
+        let now = all.find(|it| it.path == plan.pack).ok_or_else(changed)?;
         if now.members != plan.session.members || now.earlier != plan.session.earlier {
             return Err(changed());
         }
         // Files that were in their root when the plan was made may have been moved to the archive
         // since. That requires this lock too, so it cannot happen from here on.
         let mut locator = FileLocator::reporting_to(&self.failures);
-        let again = self::plan(now, &plan.going, &mut locator)?;
+        let again = self::plan(now, &plan.going, &mut locator, &mut holders)?;
         if again.only > plan.only {
             return Err(Error::refused(format!(
                 "{} now has the only copy of {}, unlike when the removal was planned; nothing was removed",
@@ -120,10 +126,10 @@ impl Archive {
                 }
             )));
         }
-        let kept = shared(&again.session, &plan.going, &manifest);
+        let holders = holders.remove(&archive.dir).unwrap_or_default();
         let members = again.session.members.iter();
         let (kept, gone): (Vec<&Member>, Vec<&Member>) =
-            members.partition(|member| kept.contains(&member.path));
+            members.partition(|it| holders.has_other(&it.path, &again.session, &plan.going));
         // From here on nobody finds the files, even if their removal is interrupted.
         let lines = gone.iter().map(|it| Line::Gone(it.path.clone(), None));
         let lines = lines.chain(kept.into_iter().filter_map(|member| {
@@ -138,6 +144,7 @@ impl Archive {
         // Removes the files, and their lines.
         archive.compact(&mut manifest, true)?;
         if manifest.files.is_empty() {
+            archive.end_writing()?;
             for name in [manifest::NAME, ROOT_NAME] {
                 let path = archive.dir.join(name);
                 fs::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
@@ -175,6 +182,7 @@ fn plan(
     session: ArchivedSession,
     going: &[PathBuf],
     locator: &mut FileLocator,
+    holders: &mut HashMap<PathBuf, Holders>,
 ) -> Result<ArchiveRemoval> {
     let places = locator.locate(&session);
     let gone = session.members.iter().zip(&places);
@@ -182,9 +190,13 @@ fn plan(
     let gone: Vec<&PathBuf> = gone.collect();
     let mut repeated = 0;
     if !gone.is_empty() {
-        let manifest = session.archive.read()?;
-        let kept = shared(&session, going, &manifest);
-        repeated = gone.iter().filter(|path| kept.contains(**path)).count();
+        let archive = &session.archive;
+        let holders = match holders.entry(archive.dir.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Holders::new(&group(archive, &archive.read()?))),
+        };
+        let is_kept = |path: &Path| holders.has_other(path, &session, going);
+        repeated = gone.iter().filter(|path| is_kept(path)).count();
     }
     Ok(ArchiveRemoval {
         pack: session.path.clone(),
@@ -218,16 +230,26 @@ fn damage(session: &ArchivedSession, member: &Member) -> Option<String> {
     ))
 }
 
-/// Returns the files that another archived session has too, which is not removed.
-fn shared(
-    session: &ArchivedSession,
-    going: &[PathBuf],
-    manifest: &super::Manifest,
-) -> BTreeSet<PathBuf> {
-    let others = group(&session.archive, manifest).into_iter();
-    let others = others.filter(|it| it.path != session.path && !going.contains(&it.path));
-    let paths = others.flat_map(|it| it.members).map(|member| member.path);
-    paths
-        .filter(|path| session.member(path).is_some())
-        .collect()
+/// The archived sessions of each file of a root that several sessions have.
+#[derive(Default)]
+struct Holders(HashMap<PathBuf, Vec<PathBuf>>);
+
+impl Holders {
+    fn new(all: &[ArchivedSession]) -> Self {
+        let mut holders: HashMap<PathBuf, Vec<PathBuf>> = HashMap::new();
+        for session in all {
+            for member in &session.members {
+                let of = holders.entry(member.path.clone()).or_default();
+                of.push(session.path.clone());
+            }
+        }
+        holders.retain(|_, of| of.len() > 1);
+        Holders(holders)
+    }
+
+    /// Returns whether an archived session that is not removed has a file of `session` too.
+    fn has_other(&self, path: &Path, session: &ArchivedSession, going: &[PathBuf]) -> bool {
+        let mut others = self.0.get(path).into_iter().flatten();
+        others.any(|other| *other != session.path && !going.contains(other))
+    }
 }

@@ -3,19 +3,23 @@
 //!
 //! Writers hold a lock on the directory. Readers need none: compressed files grow or are replaced by
 //! renaming, and the manifest says how much of a file counts.
+//!
+//! A file without a line is either from an interrupted writer or its line is lost. A writer creates
+//! the file `writing` first and removes it after the lines are synced, which tells them apart.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::checksum::Checksum;
 use super::compressed_file::CompressedFile;
 use super::manifest::{self, Line, Manifest, Member, SessionKey};
 use crate::error::{Error, Result};
@@ -27,6 +31,9 @@ pub const VERSION: u32 = 1;
 
 /// File that names the root.
 pub(super) const ROOT_NAME: &str = "root.json";
+
+/// File that exists while compressed files are written that have no line yet.
+const WRITING: &str = "writing";
 
 /// How long a writer waits for another one: as long as a large session takes.
 const LOCK_WAIT: Duration = Duration::from_secs(60);
@@ -184,11 +191,26 @@ impl RootArchive {
     /// Like [`read_locked`](Self::read_locked), without a lock: while another process writes, the
     /// manifest alone counts.
     pub(super) fn read(&self) -> Result<Manifest> {
-        let mut manifest = self.read_lines(&|_| false)?;
-        if !self.is_locked() {
-            self.add_unlisted(&mut manifest)?;
+        loop {
+            let mut manifest = self.read_lines(&|_| false)?;
+            if self.is_locked() {
+                return Ok(manifest);
+            }
+            let is_complete = !self.add_unlisted(&mut manifest)?;
+            // A writer may have listed them meanwhile.
+            if is_complete
+                || self
+                    .manifest_id()?
+                    .is_none_or(|id| id.untouched(&manifest.id))
+            {
+                return Ok(manifest);
+            }
         }
-        Ok(manifest)
+    }
+
+    fn manifest_id(&self) -> Result<Option<FileId>> {
+        let there = jsonl::metadata_if_exists(&self.dir.join(manifest::NAME))?;
+        Ok(there.map(|there| FileId::from(&there)))
     }
 
     /// Reads what the manifest lists of files for which `skip` returns false. If it is damaged, also
@@ -204,12 +226,15 @@ impl RootArchive {
         Ok(manifest)
     }
 
-    /// Adds files in the tree that the manifest does not list.
-    fn add_unlisted(&self, manifest: &mut Manifest) -> Result<()> {
+    /// Adds files in the tree that the manifest does not list. Returns whether there are any.
+    fn add_unlisted(&self, manifest: &mut Manifest) -> Result<bool> {
         let renamed = manifest.files.values().filter_map(|it| it.was.clone());
         let renamed: BTreeSet<PathBuf> = renamed.collect();
         let mut found = Vec::new();
         self.each_file(Path::new(""), &mut |path| {
+            let Some(path) = without_ending(&path, b".zst") else {
+                return;
+            };
             let is_listed = manifest.files.contains_key(&path)
                 || manifest.gone.contains(&path)
                 || renamed.contains(&path);
@@ -217,15 +242,19 @@ impl RootArchive {
                 found.push(path);
             }
         })?;
+        manifest.is_interrupted = !found.is_empty() && self.is_interrupted()?;
+        let is_any = !found.is_empty();
         for path in found {
-            let member = self.unlisted(&path)?;
+            // It may hold more than the versions that are listed.
+            let generation = manifest.last_generation(&path);
+            let member = self.unlisted(&path, generation)?;
             manifest.files.extend(member.map(|member| (path, member)));
         }
         manifest.is_scanned = true;
-        Ok(())
+        Ok(is_any)
     }
 
-    /// Passes the path within the root of each compressed file to `see`.
+    /// Passes the path within `files` of each file to `see`.
     fn each_file(&self, within: &Path, see: &mut dyn FnMut(PathBuf)) -> Result<()> {
         let dir = self.dir.join("files").join(within);
         let failed = |error| Error::io("read", &dir, error);
@@ -238,18 +267,17 @@ impl RootArchive {
             let entry = entry.map_err(failed)?;
             let kind = entry.file_type().map_err(failed)?;
             let name = entry.file_name();
-            let stem = name.as_bytes().strip_suffix(b".zst");
-            match stem.map(OsStr::from_bytes) {
-                _ if kind.is_dir() => self.each_file(&within.join(&name), see)?,
-                Some(stem) if kind.is_file() => see(within.join(stem)),
-                _ => {}
+            match kind.is_dir() {
+                true => self.each_file(&within.join(&name), see)?,
+                false if kind.is_file() => see(within.join(&name)),
+                false => {}
             }
         }
         Ok(())
     }
 
     /// Returns what is known of a file that has no line: its path and its content.
-    fn unlisted(&self, path: &Path) -> Result<Option<Member>> {
+    fn unlisted(&self, path: &Path, generation: u64) -> Result<Option<Member>> {
         let stored = manifest::file_path(&self.dir, path);
         let failed = |error| Error::io("read", &stored, error);
         let artifact = self.layout.classify(path).filter(|_| !self.lone);
@@ -276,7 +304,7 @@ impl RootArchive {
             ino: 0,
             packed_ctime_ns: id.ctime_ns,
             archived: Timestamp::from_nanosecond(id.mtime_ns.into()).unwrap_or_default(),
-            generation: 0,
+            generation,
             sessions: session
                 .map(|id| SessionKey {
                     id,
@@ -301,6 +329,16 @@ impl RootArchive {
         let text = lines.iter().map(Line::encode);
         let text = text.collect::<Result<Vec<String>>>()?;
         let path = self.dir.join(manifest::NAME);
+        if manifest.is_torn {
+            // Nobody was told that this line is written.
+            let file = OpenOptions::new().write(true).open(&path);
+            let cut = file.and_then(|file| {
+                file.set_len(manifest.end)?;
+                file.sync_all()
+            });
+            cut.map_err(|error| write_error(&path, error))?;
+            manifest.is_torn = false;
+        }
         let create = match manifest.exists {
             true => Create::Never,
             false => Create::New,
@@ -321,16 +359,150 @@ impl RootArchive {
         lines.into_iter().for_each(|line| manifest.apply(line));
         let metadata = fs::symlink_metadata(&path).map_err(|e| Error::io("stat", &path, e))?;
         manifest.id = FileId::from(&metadata);
+        manifest.end = manifest.id.len;
         Ok(())
+    }
+
+    /// Marks the archive as being written, durably. The caller must hold the lock.
+    pub(super) fn begin_writing(&self, manifest: &mut Manifest) -> Result<()> {
+        let create = |name: &str| {
+            let path = self.dir.join(name);
+            let mut options = OpenOptions::new();
+            options.append(true).create(true).mode(0o600);
+            let file = options.open(&path);
+            let metadata = file.and_then(|file| file.metadata());
+            metadata.map_err(|error| write_error(&path, error))
+        };
+        // From here on, a missing manifest is a lost one.
+        if !manifest.exists && manifest.files.is_empty() {
+            manifest.id = FileId::from(&create(manifest::NAME)?);
+            manifest.exists = true;
+        }
+        create(WRITING)?;
+        sync_dir(&self.dir)
+    }
+
+    /// Says that everything that was written is listed. If that is lost, the next writer finds
+    /// nothing to do.
+    pub(super) fn end_writing(&self) -> Result<()> {
+        let path = self.dir.join(WRITING);
+        match fs::remove_file(&path) {
+            Err(error) if !jsonl::is_absence(&error) => Err(Error::io("remove", &path, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether files that have no line are from a writer that is running or was interrupted.
+    pub(super) fn is_interrupted(&self) -> Result<bool> {
+        Ok(jsonl::exists(&self.dir.join(WRITING))?)
+    }
+
+    /// Lists files without a line, and frames after the listed ones. If their writer was
+    /// interrupted, nobody was told that they are archived: what is not whole is removed if its
+    /// file is in the root, and so are temporary files. The caller must hold the lock.
+    pub(super) fn list_unlisted(&self, manifest: &mut Manifest) -> Result<()> {
+        let is_interrupted = self.is_interrupted()?;
+        let (mut lines, mut whole, mut torn) = (Vec::new(), Vec::new(), Vec::new());
+        let current = manifest.files.values();
+        for member in current.filter(|member| member.moved_to.is_none()) {
+            let stored = member.location(&self.dir);
+            let there = jsonl::metadata_if_exists(&stored)?.map_or(0, |there| there.len());
+            if !member.is_unlisted && there <= member.packed {
+                continue;
+            }
+            let failed = |error| Error::io("read", &stored, error);
+            let (content, packed) = CompressedFile::open_unlisted(&stored).map_err(failed)?;
+            let frames = content.frames();
+            let is_whole = !frames.is_empty() && frames.iter().all(|frame| !frame.is_lost);
+            let sum = Checksum::digest_reader(jsonl::RangeReader::from_offset(&content, 0));
+            let sha256 = match sum {
+                Ok(sum) => Some(sum).filter(|_| is_whole),
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
+                Err(error) => return Err(failed(error)),
+            };
+            match sha256 {
+                None if !member.is_unlisted => continue,
+                None if is_interrupted && jsonl::exists(&self.root.join(&member.path))? => {
+                    torn.push((member.path.clone(), stored));
+                    continue;
+                }
+                // The listed frames are not whole.
+                Some(_) if packed < member.packed => continue,
+                Some(_) if packed < there => {
+                    let file = OpenOptions::new().write(true).open(&stored);
+                    let cut = file.and_then(|file| file.set_len(packed));
+                    cut.map_err(|error| write_error(&stored, error))?;
+                }
+                _ => {}
+            }
+            let metadata = fs::symlink_metadata(&stored).map_err(failed)?;
+            lines.push(Line::File(Box::new(Member {
+                len: jsonl::ReadAt::size(&content).map_err(failed)?,
+                packed,
+                sha256,
+                // Unlike that of any file, so that the next update writes it again: its sync may
+                // have failed.
+                dev: 0,
+                ino: 0,
+                packed_ctime_ns: FileId::from(&metadata).ctime_ns,
+                generation: member.generation + 1,
+                is_unlisted: false,
+                ..member.clone()
+            })));
+            whole.push(stored);
+        }
+        self.sync(&whole)?;
+        self.append(manifest, lines)?;
+        if is_interrupted {
+            let mut temporary = Vec::new();
+            self.each_file(Path::new(""), &mut |path| {
+                let is_temporary = without_ending(&path, b".zst.new").is_some();
+                temporary.extend(is_temporary.then(|| self.dir.join("files").join(path)));
+            })?;
+            for (path, stored) in torn {
+                manifest.files.remove(&path);
+                temporary.push(stored);
+            }
+            self.remove(&temporary)?;
+            self.end_writing()?;
+        }
+        Ok(())
+    }
+
+    /// Renames compressed files whose lines have a new path already. The caller must hold the
+    /// lock.
+    pub(super) fn finish_renames(&self, manifest: &Manifest) -> Result<()> {
+        let dir = &self.dir;
+        let all = manifest.files.values().chain(manifest.versions.values());
+        let mut moved = Vec::new();
+        for member in all {
+            let Some(was) = &member.was else { continue };
+            let (from, to) = (
+                member.location_for(dir, was),
+                member.location_for(dir, &member.path),
+            );
+            if jsonl::exists(&to)? || !jsonl::exists(&from)? {
+                continue;
+            }
+            self.create_parent(&to)?;
+            fs::rename(&from, &to).map_err(|error| Error::io("rename", &from, error))?;
+            moved.push((from, to));
+        }
+        let (from, to): (Vec<PathBuf>, Vec<PathBuf>) = moved.into_iter().unzip();
+        self.sync(&to)?;
+        self.remove(&from)
     }
 
     /// Rewrites the manifest without lines that no longer count, if these are many or `always`. The
     /// caller must hold the lock.
     pub(super) fn compact(&self, manifest: &mut Manifest, always: bool) -> Result<()> {
         let live = manifest.files.len() + manifest.versions.len() + manifest.dirs.len();
-        if !always && manifest.lines <= 2 * live + DEAD_LINES && manifest.damaged == 0 {
+        let is_clean = manifest.damaged == 0 && manifest.gone.is_empty();
+        if !always && manifest.lines <= 2 * live + DEAD_LINES && is_clean {
             return Ok(());
         }
+        // A removed path may still hold what has a new path.
+        self.finish_renames(manifest)?;
         // Files whose removal was interrupted must not be found again.
         let gone = manifest.gone.iter().map(|path| self.stored_files(path));
         self.remove(&gone.collect::<Result<Vec<_>>>()?.concat())?;
@@ -339,16 +511,18 @@ impl RootArchive {
         let path = self.dir.join(manifest::NAME);
         jsonl::replace_locked(&path, text.as_bytes())?;
         manifest.gone.clear();
-        (manifest.lines, manifest.damaged) = (lines.len(), 0);
+        (manifest.lines, manifest.damaged, manifest.is_torn) = (lines.len(), 0, false);
         let metadata = fs::symlink_metadata(&path).map_err(|e| Error::io("stat", &path, e))?;
         manifest.id = FileId::from(&metadata);
+        manifest.end = manifest.id.len;
         Ok(())
     }
 
-    /// Returns the compressed file of a path and its versions.
+    /// Returns the compressed file of a path, its versions, and what a killed writer left of it.
     pub(super) fn stored_files(&self, path: &Path) -> Result<Vec<PathBuf>> {
         let mut files = super::names(&manifest::versions_dir(&self.dir, path))?;
-        files.push(manifest::file_path(&self.dir, path));
+        let file = manifest::file_path(&self.dir, path);
+        files.extend([manifest::temporary_path(&file), file]);
         Ok(files)
     }
 
@@ -398,6 +572,12 @@ impl RootArchive {
         }
         dirs.into_iter().rev().try_for_each(sync_dir)
     }
+}
+
+/// Returns a path without the ending of its name; `None` if it does not end with it.
+fn without_ending(path: &Path, ending: &[u8]) -> Option<PathBuf> {
+    let stem = path.as_os_str().as_bytes().strip_suffix(ending)?;
+    Some(OsStr::from_bytes(stem).into())
 }
 
 /// Syncs a directory. Ignores one that was removed.

@@ -59,10 +59,11 @@ impl Damage {
     /// Reports a manifest that does not list all files.
     pub(super) fn manifest(archive: &RootArchive, manifest: &Manifest) -> Option<Self> {
         let unlisted = manifest.files.values().filter(|it| it.is_unlisted).count();
+        let lost = unlisted > 0 && !manifest.is_interrupted;
         let wrong = manifest
             .damage()
             .filter(|_| manifest.exists || unlisted > 0);
-        let found = (unlisted > 0).then(|| {
+        let found = lost.then(|| {
             let files = pluralize(unlisted as u64, "file");
             format!("does not list {files} that it archived")
         });
@@ -120,6 +121,8 @@ impl VerifyReport {
 /// Reads all files of an archived session, including earlier versions, and compares their checksums.
 pub fn verify(session: &ArchivedSession) -> Vec<Damage> {
     let mut damaged = Vec::new();
+    // An error means that a line may be lost.
+    let is_interrupted = || matches!(session.archive.is_interrupted(), Ok(true));
     for member in session.all() {
         let found = verify_member(session, member);
         let stored = session.location(member);
@@ -127,9 +130,9 @@ pub fn verify(session: &ArchivedSession) -> Vec<Damage> {
         let rest = there.saturating_sub(member.packed);
         let is_whole = found.is_empty();
         damaged.extend(found);
-        if is_whole && rest > 0 {
+        if is_whole && rest > 0 && !is_interrupted() {
             let detail = format!(
-                "{rest} bytes at its end are not in the manifest: a writer was killed, or their line is lost; --salvage reads them"
+                "{rest} bytes at its end are not in the manifest: their line is lost; --salvage reads them"
             );
             damaged.push(Damage::new(&stored, Some(member), detail));
         }

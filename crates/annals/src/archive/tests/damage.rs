@@ -268,7 +268,176 @@ fn interrupted_rename_is_read_and_finished() {
     assert_eq!(verify(&session), []);
     assert_eq!(content(&session, &session.members[0]), b"two\n");
     assert_eq!(content(&session, &session.earlier[0]), b"one\n");
+    // A rewrite of the manifest removes what is at removed paths.
+    let compact = |root: &RootArchive, manifest: &mut Manifest| root.compact(manifest, true);
+    desk.archive()
+        .with_locked(&desk.root, false, compact)
+        .unwrap();
+    assert_eq!(verify(&desk.session()), []);
     desk.try_store(contents).unwrap();
     assert!(!desk.stored(LOG).exists() && desk.stored(&new).exists());
     assert_eq!(verify(&desk.session()), []);
+}
+
+/// The state in which a writer that was killed before it appended its lines leaves the archive.
+fn interrupt(desk: &Fixture, lines: &[u8]) {
+    fs::write(desk.manifest(), lines).unwrap();
+    fs::write(desk.manifest().with_file_name("writing"), "").unwrap();
+}
+
+#[test]
+fn files_of_an_interrupted_writer_are_no_damage_and_are_listed_by_the_next() {
+    let desk = Fixture::new();
+    desk.store();
+    interrupt(&desk, b"");
+    // A file that is being written when the writer is killed.
+    let temporary = manifest::temporary_path(&desk.stored(&LOG.replace("8c54", "9c54")));
+    fs::write(&temporary, "part").unwrap();
+    assert_eq!(verify(&desk.session()), []);
+    fs::remove_file(desk.root.path.join(TODOS)).unwrap();
+    // Another session is archived.
+    desk.try_store(Contents::default()).unwrap();
+    assert!(!temporary.exists());
+    let marker = desk.manifest().with_file_name("writing");
+    assert!(!marker.exists());
+    let session = desk.session();
+    assert_eq!(verify(&session), []);
+    assert!(session.members.iter().all(|it| it.sha256.is_some()));
+    // It is written again, because its sync may have failed.
+    let before = fs::metadata(desk.stored(LOG)).unwrap().ino();
+    assert_eq!(desk.store().added, 0);
+    assert!(fs::metadata(desk.stored(LOG)).unwrap().ino() != before);
+    assert!(!desk.store().is_changed);
+    // Without the mark, their lines are lost.
+    fs::write(desk.manifest(), "").unwrap();
+    assert_eq!(desk.archive().sessions().unwrap().1.len(), 1);
+}
+
+#[test]
+fn torn_file_of_an_interrupted_writer_is_replaced_without_a_version() {
+    let desk = Fixture::new();
+    let long: String = (0..400_000).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+    desk.put(LOG, long);
+    desk.store();
+    let whole = fs::read(desk.stored(LOG)).unwrap();
+    let frames = desk.session().file(&desk.session().members[0]).unwrap();
+    let second = frames.frames()[1];
+    let middle = (second.at + second.bytes / 2) as usize;
+    for cut in [0, 7, second.at as usize, middle] {
+        interrupt(&desk, b"");
+        fs::write(desk.stored(LOG), &whole[..cut]).unwrap();
+        let stored = desk.store();
+        assert!(stored.repaired.is_empty(), "{cut}");
+        assert!(desk.assert_archived().earlier.is_empty(), "{cut}");
+    }
+    // A part in the middle is not written.
+    interrupt(&desk, b"");
+    let mut hole = whole;
+    hole[second.at as usize..middle].fill(0);
+    fs::write(desk.stored(LOG), hole).unwrap();
+    assert!(desk.store().repaired.is_empty());
+    assert!(desk.assert_archived().earlier.is_empty());
+}
+
+#[test]
+fn frames_of_an_interrupted_writer_are_listed_if_whole_and_cut_if_torn() {
+    let desk = Fixture::new();
+    desk.put(LOG, "one\n");
+    desk.store();
+    let before = fs::read(desk.manifest()).unwrap();
+    let old = fs::read(desk.stored(LOG)).unwrap();
+    desk.add(LOG, "two\n");
+    desk.store();
+    let whole = fs::read(desk.stored(LOG)).unwrap();
+    // The agent removes the log before the next update.
+    fs::remove_file(desk.root.path.join(LOG)).unwrap();
+    for cut in old.len() + 1..=whole.len() {
+        interrupt(&desk, &before);
+        fs::write(desk.stored(LOG), &whole[..cut]).unwrap();
+        assert_eq!(verify(&desk.session()), [], "{cut}");
+        desk.store();
+        let session = desk.session();
+        assert_eq!(verify(&session), [], "{cut}");
+        let wanted: &[u8] = match cut == whole.len() {
+            true => b"one\ntwo\n",
+            false => b"one\n",
+        };
+        assert_eq!(content(&session, &session.members[0]), wanted, "{cut}");
+    }
+}
+
+#[test]
+fn line_cut_by_a_crash_is_dropped_by_the_next_writer() {
+    let desk = Fixture::new();
+    desk.store();
+    let before = fs::read(desk.manifest()).unwrap();
+    desk.add(LOG, "more\n");
+    desk.store();
+    let whole = fs::read(desk.manifest()).unwrap();
+    for cut in (before.len() + 1..whole.len()).step_by(13) {
+        interrupt(&desk, &whole[..cut]);
+        assert!(desk.archive().sessions().unwrap().1.is_empty(), "{cut}");
+        desk.store();
+        desk.assert_archived();
+        let text = fs::read_to_string(desk.manifest()).unwrap();
+        assert!(text.lines().all(|line| line.ends_with("\"}")), "{cut}");
+    }
+}
+
+/// Generations begin again when a line is lost; a version of the same generation must not count.
+#[test]
+fn lost_line_of_a_file_with_versions_leads_to_its_newest_content() {
+    let desk = Fixture::new();
+    for text in ["first\n", "second\n", "third\n"] {
+        desk.put(LOG, text);
+        desk.store();
+    }
+    let text = fs::read_to_string(desk.manifest()).unwrap();
+    let is_current = |line: &&str| {
+        line.starts_with(&format!("{{\"path\":\"{LOG}\"")) && !line.contains("\"version\"")
+    };
+    let lines: Vec<&str> = text.lines().filter(|line| !is_current(line)).collect();
+    fs::write(desk.manifest(), lines.join("\n") + "\n").unwrap();
+    desk.store();
+    let compact = |root: &RootArchive, manifest: &mut Manifest| root.compact(manifest, true);
+    desk.archive()
+        .with_locked(&desk.root, false, compact)
+        .unwrap();
+    let session = desk.assert_archived();
+    assert_eq!(content(&session, &session.members[0]), b"third\n");
+    assert_eq!(session.earlier.len(), 2);
+}
+
+/// A log with many frames is compressed again, and the writer is killed before its line.
+#[test]
+fn interrupted_compression_of_many_frames_leaves_the_log_readable() {
+    let desk = Fixture::new();
+    desk.store();
+    let (mut before, mut old);
+    let text = loop {
+        before = fs::read_to_string(desk.manifest()).unwrap();
+        old = fs::read(desk.stored(LOG)).unwrap();
+        let text = fs::read(desk.root.path.join(LOG)).unwrap();
+        desk.add(LOG, "{\"hour\":1}\n");
+        desk.store();
+        if fs::metadata(desk.stored(LOG)).unwrap().len() < old.len() as u64 {
+            break text;
+        }
+    };
+    let after = fs::read_to_string(desk.manifest()).unwrap();
+    let saved = after[before.len()..].split_inclusive('\n').next().unwrap();
+    let new = fs::read(desk.stored(LOG)).unwrap();
+    let dir = desk.archive().root_dir(&desk.root);
+    let version = manifest::version_path(&dir, Path::new(LOG), 1);
+    assert!(saved.contains("\"version\":1") && !version.exists());
+    for stored in [&old, &new] {
+        fs::create_dir_all(version.parent().unwrap()).unwrap();
+        fs::write(&version, &old).unwrap();
+        fs::write(desk.stored(LOG), stored).unwrap();
+        interrupt(&desk, format!("{before}{saved}").as_bytes());
+        assert_eq!(restored(&desk, false)[0].1, text);
+        assert_eq!(verify(&desk.session()), []);
+        assert!(desk.store().repaired.is_empty());
+        assert!(desk.assert_archived().earlier.is_empty() && !version.exists());
+    }
 }
