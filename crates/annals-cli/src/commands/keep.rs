@@ -56,7 +56,7 @@ pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
     drop(progress);
     let kept = kept?;
     let sound = kept.damaged().is_empty();
-    let has_sessions = !inventory.sessions.is_empty();
+    let has_sessions = inventory.sessions.len() > kept.in_databases;
     if context.json {
         context.out.json(&KeepJson {
             ok: kept.is_ok() && has_sessions,
@@ -82,8 +82,14 @@ pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
             count => format!("{count} places could not be read and are not archived"),
         });
     }
-    // A timer must report that the sessions vanished, so this is printed with --quiet too.
-    if !has_sessions && !context.json {
+    if !has_sessions && kept.in_databases > 0 && !context.json {
+        let sessions = pluralize(kept.in_databases as u64, "session");
+        context.out.line(format_args!(
+            "Nothing was archived: {sessions} in databases of their programs, which annals does not copy. \
+             `annals export` and `annals convert` copy them."
+        ))?;
+    } else if !has_sessions && !context.json {
+        // A timer must report that the sessions vanished, so this is printed with --quiet too.
         print_no_live_sessions(context)?;
     }
     Ok(match sound && has_sessions {
@@ -105,6 +111,9 @@ fn print_report(kept: &ArchiveAllReport, context: &mut Context) -> Result<()> {
         size::bytes(kept.added),
         size::count(kept.unchanged as u64)
     )];
+    if kept.in_databases > 0 {
+        parts.push(format!("{} in databases not archived", kept.in_databases));
+    }
     if kept.verified.packs > 0 {
         parts.push(format!(
             "{} verified",

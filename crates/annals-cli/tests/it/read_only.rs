@@ -111,7 +111,9 @@ fn keep_copies_a_gemini_session_and_skips_a_database() {
         ("opencode", "made-sub-agent", 0),
     ] {
         let stage = Stage::with_fixture_of(layout, fixture).without_notes();
-        assert_eq!(stage.annals(&["keep"]).code, 0, "{layout}");
+        let kept = stage.annals(&["keep"]);
+        assert_eq!(kept.code, 1 - copied as i32, "{layout}: {kept}");
+        assert_eq!(kept.out.contains("in databases"), copied == 0, "{kept}");
         let list = stage.annals(&["archive", "--list", "--json"]).out;
         let list: serde_json::Value = serde_json::from_str(&list).unwrap();
         let packs = list["archived"].as_array().unwrap().iter();

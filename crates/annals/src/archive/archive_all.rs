@@ -39,6 +39,8 @@ pub struct ArchiveAllOptions {
 pub struct ArchiveAllReport {
     /// Number of sessions.
     pub sessions: usize,
+    /// Number of sessions in databases of their programs, which are not archived.
+    pub in_databases: usize,
     /// Number of unchanged sessions.
     pub unchanged: usize,
     /// What was archived.
@@ -121,13 +123,16 @@ impl Store {
         let _lock = hold(&archive.dir().join("keep.lock"))?;
         let note = Note::read(&note_of(archive.dir()))?;
         let is_first = note.is_none();
-        // A database is not copied.
-        let sessions = inventory.sessions.iter();
-        let mut all: Vec<&SessionFiles> = sessions.filter(|it| !it.is_in_database()).collect();
+        // A database is not copied: it also holds secrets of its program.
+        let (in_databases, mut all): (Vec<&SessionFiles>, Vec<&SessionFiles>) = inventory
+            .sessions
+            .iter()
+            .partition(|files| files.is_in_database());
         // A session that exists only in a session list has no file to archive.
         all.retain(|files| files.files().next().is_some());
         let mut kept = ArchiveAllReport {
             sessions: all.len(),
+            in_databases: in_databases.len(),
             troubles: inventory.errors.iter().map(Error::to_string).collect(),
             ..ArchiveAllReport::default()
         };

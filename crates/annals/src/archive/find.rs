@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Archive;
 use super::archived_session::{ArchivedSession, group};
-use super::root_archive::RootArchive;
+use super::root_archive::{RootArchive, has_lost_root};
 use super::root_files::ROOT_ID;
 use super::verify::Damage;
 use crate::error::{Error, Result};
@@ -104,6 +104,10 @@ impl Archive {
 /// directory of a root's archive, wherever it is.
 pub(super) fn stored_at(path: &Path) -> Result<Option<ArchivedSession>> {
     for dir in path.ancestors() {
+        // A directory above may have a file with the name of the manifest.
+        if has_lost_root(dir) {
+            continue;
+        }
         let Some(archive) = RootArchive::open(dir)? else {
             continue;
         };

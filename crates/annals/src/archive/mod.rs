@@ -171,7 +171,19 @@ impl Archive {
 
     /// Returns the archive of a root; `None` if nothing of it is archived.
     pub(crate) fn open_root(&self, root: &Root) -> Result<Option<RootArchive>> {
-        let opened = RootArchive::open(&self.root_dir(root))?;
+        let dir = self.root_dir(root);
+        let opened = match RootArchive::open(&dir) {
+            Err(error) if root_archive::has_lost_root(&dir) => {
+                self.failures.report(error);
+                Some(RootArchive {
+                    dir,
+                    layout: root.layout,
+                    root: root.path.clone(),
+                    lone: false,
+                })
+            }
+            opened => opened?,
+        };
         // Another path may lead to the same root.
         Ok(opened.map(|opened| RootArchive {
             root: root.path.clone(),

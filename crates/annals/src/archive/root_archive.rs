@@ -73,6 +73,25 @@ impl std::fmt::Debug for RootArchive {
     }
 }
 
+/// Returns whether a directory has the manifest or the files of an archive, but not the name of its root. The name
+/// is written first and removed last.
+pub(super) fn has_lost_root(dir: &Path) -> bool {
+    let exists = |name| matches!(jsonl::exists(&dir.join(name)), Ok(true));
+    (exists(manifest::NAME) || exists("files")) && !exists(ROOT_NAME)
+}
+
+/// Returns the version in the document that names the root.
+fn version_of(note: &serde_json::Value) -> Option<u64> {
+    note.get("version").and_then(serde_json::Value::as_u64)
+}
+
+/// Returns whether a newer program wrote the archive.
+fn has_newer_version(dir: &Path) -> bool {
+    let bytes = jsonl::read_document(&dir.join(ROOT_NAME)).unwrap_or_default();
+    let note: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    version_of(&note).is_some_and(|version| version > u64::from(VERSION))
+}
+
 /// A lock on the archive of a root; released when dropped.
 #[derive(Debug)]
 pub(super) struct ArchiveLock(#[expect(dead_code, reason = "holds the lock")] File);
@@ -83,14 +102,19 @@ impl RootArchive {
         let path = dir.join(ROOT_NAME);
         let bytes = match jsonl::read_document(&path) {
             Ok(bytes) => bytes,
-            Err(error) if jsonl::is_absence(&error) => return Ok(None),
+            Err(error) if jsonl::is_absence(&error) && !has_lost_root(dir) => return Ok(None),
+            Err(error) if jsonl::is_absence(&error) => {
+                return Err(Error::refused(format!(
+                    "{} is missing, so the root of these archived files is unknown; `annals keep` of that root writes it again",
+                    path.display()
+                )));
+            }
             Err(error) => return Err(Error::io("read", &path, error)),
         };
         let damaged = |why: &str| Error::refused(format!("{} {why}", path.display()));
         let note: serde_json::Value =
             serde_json::from_slice(&bytes).map_err(|_| damaged("is damaged"))?;
-        let version = note.get("version").and_then(serde_json::Value::as_u64);
-        if let Some(version) = version.filter(|version| *version > u64::from(VERSION)) {
+        if let Some(version) = version_of(&note).filter(|version| *version > u64::from(VERSION)) {
             return Err(damaged(&format!(
                 "has version {version}, but this program reads version {VERSION}: written by a newer annals; update this one"
             )));
@@ -114,11 +138,9 @@ impl RootArchive {
             let Some(lock) = self.lock_if_exists()? else {
                 continue;
             };
-            // A damaged file is replaced; one of a newer version is refused.
+            // A damaged or missing file is replaced; one of a newer version is refused.
             let known = match RootArchive::open(&self.dir) {
-                Err(error @ Error::Refused(_)) if error.to_string().contains("newer annals") => {
-                    return Err(error);
-                }
+                Err(error) if has_newer_version(&self.dir) => return Err(error),
                 known => known.ok().flatten(),
             };
             if known.is_none_or(|known| known.root != self.root) {

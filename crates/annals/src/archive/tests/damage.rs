@@ -62,6 +62,22 @@ fn lost_or_cut_manifest_costs_no_file() {
 }
 
 #[test]
+fn lost_root_name_is_reported_and_costs_no_file() {
+    let desk = Fixture::new();
+    desk.store();
+    let wanted = both(&desk);
+    let name = desk.manifest().with_file_name("root.json");
+    fs::remove_file(&name).unwrap();
+    let (sessions, damaged) = desk.archive().sessions().unwrap();
+    assert_eq!((sessions.len(), damaged.len()), (0, 1));
+    assert!(damaged[0].detail.contains("is missing"), "{damaged:?}");
+    // The next update of the root names it again.
+    desk.store();
+    assert!(name.exists());
+    assert_eq!(restored(&desk, false), wanted);
+}
+
+#[test]
 fn damaged_lines_are_reported_and_their_files_found() {
     let desk = Fixture::new();
     desk.store();
