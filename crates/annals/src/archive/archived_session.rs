@@ -42,7 +42,12 @@ pub struct ArchivedSession {
     pub(super) filter: RestoreFilter,
     /// Former paths of files that are restored to a renamed folder, by new path.
     pub(super) moved: HashMap<PathBuf, PathBuf>,
+    /// Open compressed files, which can be read even if the archive is removed.
+    held: HashMap<PathBuf, Arc<CompressedFile>>,
 }
+
+/// Maximum number of files that are held open. Systems limit a process to as few as 256.
+const MAX_HELD: usize = 128;
 
 impl ArchivedSession {
     /// Returns when it was archived last.
@@ -145,10 +150,26 @@ impl ArchivedSession {
     }
 
     /// Opens one of its files.
-    pub fn file(&self, member: &Member) -> Result<CompressedFile> {
+    pub fn file(&self, member: &Member) -> Result<Arc<CompressedFile>> {
         let path = self.location(member);
-        CompressedFile::open(&path, member.packed, member.id())
-            .map_err(|error| Error::io("read", &path, error))
+        if let Some(held) = self.held.get(&path) {
+            return Ok(Arc::clone(held));
+        }
+        let opened = CompressedFile::open(&path, member.packed, member.id());
+        let opened = opened.map_err(|error| Error::io("read", &path, error));
+        opened.map(Arc::new)
+    }
+
+    /// Returns it with some of its files open, as far as they can be opened and are not too many.
+    pub(super) fn holding<'a>(&self, members: impl Iterator<Item = &'a Member>) -> Self {
+        let mut session = self.clone();
+        for member in members.take(MAX_HELD) {
+            // A file that cannot be opened is reported when it is read.
+            if let Ok(opened) = self.file(member) {
+                session.held.insert(self.location(member), opened);
+            }
+        }
+        session
     }
 
     /// Returns the archived rows of session lists, with the paths of their logs.
@@ -240,6 +261,7 @@ fn make(
         archive: Arc::clone(archive),
         filter: RestoreFilter::default(),
         moved: HashMap::new(),
+        held: HashMap::new(),
     }
 }
 

@@ -338,6 +338,8 @@ impl ArchivedSession {
     /// Creates files; those marked `partly` from what can be read. Returns metadata that could not
     /// be restored, by path.
     fn place(&self, root: &Root, members: &[Source<'_>]) -> Result<HashMap<PathBuf, Vec<String>>> {
+        // Nothing may disappear that is restored in part.
+        let open = self.holding(members.iter().map(|source| source.member));
         // The main log gets its name last: before that, nobody can mistake the session for
         // complete.
         let main = self.main_log().map(|main| main.path.as_path());
@@ -346,7 +348,7 @@ impl ArchivedSession {
         for source in members.iter().rev() {
             let Source { member, partly } = *source;
             let last = Some(member.path.as_path()) == main;
-            match self.stage(&stage, member, partly, last) {
+            match open.stage(&stage, member, partly, last) {
                 Ok(left) => _ = not_restored.insert(member.path.clone(), left),
                 Err(error) => {
                     stage.abandon();
@@ -431,7 +433,7 @@ impl ArchivedSession {
             return Ok(member.sha256);
         }
         let content = self.file(member)?;
-        let reader = jsonl::RangeReader::from_offset(&content, 0);
+        let reader = jsonl::RangeReader::from_offset(&*content, 0);
         Ok(Checksum::digest_reader(reader).ok())
     }
 

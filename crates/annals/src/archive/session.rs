@@ -209,9 +209,11 @@ impl<'a> Copies<'a> {
         first
             .members
             .extend(session.flat_map(|other| other.members));
+        // What was removed can be put back even if another program removes the archive.
+        let session = first.holding(first.members.iter());
         Ok(Copies {
             root,
-            session: first,
+            session,
             manifest: Mutex::new(manifest),
             stored,
         })
