@@ -50,7 +50,7 @@ fn shown(name: &str, run: &Run) {
     settings.add_filter(r"\d+(\.\d+)? k?B in the archive", "[n] in the archive");
     settings.add_filter(r"(B +(?:–|\d+ B) +)\d+(\.\d+)? k?B", "$1[n]");
     settings.add_filter(r"claude-code-root-[0-9a-f]{8}", "claude-code-root-[tag]");
-    settings.add_filter(r"\d+(\.\d+)? k?B( +(?:gone|there) )", "[n]$2");
+    settings.add_filter(r"\d+(\.\d+)? k?B( +(?:missing|present) )", "[n]$2");
     settings.add_filter(" {2,}", "  ");
     settings.bind(|| assert_snapshot!(name, run));
 }
