@@ -486,22 +486,21 @@ def page(outcome, clients, version):
                     "origin | %s |" % (*[list(random)[at] for at in (0, -1)], marks))
     return """# The real client reads what annals writes
 
-Outcome of `python3 tools/verify/verify_client.py --random 40 --write docs/CLIENT.md` on %s with %s and
+Result of `python3 tools/verify/verify_client.py --random 40 --write docs/CLIENT.md` on %s with %s and
 the Claude Code clients %s: %s.
 
-Each row is a session that annals wrote. `ok` means: resumed by that client, exactly the messages meant were
-sent to the (mock) API, the client went on from the entry that annals wrote last, inserted nothing of its own,
-and changed no byte of the file. The rows whose names begin with `reads-` are sessions of other programs; there
-`ok` means: annals continues at the entry where client 2.1.325 resumes, and where client 2.0.77 sends
-something else, `annals check` reports it. To repeat it: Node with npm and the npm registry are needed once per client
-version; nothing of your own `~/.claude` is read or written.
+Each row is a session that annals wrote. `ok` means that the client resumed the session, sent exactly the expected messages
+to the (mock) API, continued from the entry that annals wrote last, inserted no messages, and changed no byte of the file.
+Rows whose names start with `reads-` are sessions of other programs. There `ok` means that annals continues at the entry
+where client 2.1.325 resumes, and that `annals check` reports it if client 2.0.77 sends something else. To repeat the test
+you need Node with npm, and the npm registry once per client version. It does not read or write your own `~/.claude`.
 
 %s
 
 What the clients need of a file, found with the same tools, stands in
 [tools/verify/README.md](../tools/verify/README.md).
 """ % (datetime.date.today().isoformat(), version, " and ".join(clients),
-       "all as meant" if not failed else "%d of %d differ" % (failed, len(outcome) * len(clients)), "\n".join(rows))
+       "all as expected" if not failed else "%d of %d differ" % (failed, len(outcome) * len(clients)), "\n".join(rows))
 
 
 def parse_arguments():
