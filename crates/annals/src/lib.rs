@@ -136,6 +136,7 @@
 //! |---|---|---|
 //! | `index` | [`index`]: lists, costs and text are cached | SQLite, `search` |
 //! | `search` | [`search`]: queries over all sessions | regular expressions |
+//! | `archive` | [`archive`]: compressed copies of sessions | zstd |
 //! | `databases` | sessions in an agent's SQLite database | SQLite |
 //! | `export` | [`export`]: Markdown, HTML and JSON files, masked secrets | Markdown, regular expressions |
 // The modules that use everything else are optional.

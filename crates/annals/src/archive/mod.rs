@@ -25,6 +25,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod zstd_codec;
 
 use std::collections::HashMap;
 use std::fs;

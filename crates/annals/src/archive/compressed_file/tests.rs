@@ -3,6 +3,8 @@
 use std::fs;
 
 use super::*;
+use zstd::bulk::Compressor;
+use zstd::zstd_safe::CParameter;
 
 /// A compressed file with these frames.
 fn file_of(contents: &[&[u8]]) -> (tempfile::TempDir, PathBuf, Vec<u8>) {
