@@ -204,7 +204,9 @@ fn archive_of_newer_version_is_reported_and_left_unchanged() {
     let newer = fs::read_to_string(&note)
         .unwrap()
         .replace("\"version\":1", "\"version\":2");
-    fs::write(&note, &newer).unwrap();
+    for name in [&note, &note.with_file_name("root-copy.json")] {
+        fs::write(name, &newer).unwrap();
+    }
     let listed = stage.annals(&["archive", "--list"]);
     assert_eq!(listed.code, 1, "{listed}");
     assert!(

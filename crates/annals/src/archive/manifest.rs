@@ -226,17 +226,12 @@ impl Line {
             }),
         };
         let json = json.map_err(|error| Error::refused(format!("cannot be archived: {error}")))?;
-        let json = json.strip_suffix('}').unwrap_or(&json);
-        Ok(format!("{json}{SUM}{}\"}}", sum(json.as_bytes())))
+        Ok(with_sum(&json))
     }
 
     /// Decodes a line; `None` if it is damaged.
     fn decode(line: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(line).ok()?;
-        let (json, rest) = text.rsplit_once(SUM)?;
-        if rest.strip_suffix("\"}")? != sum(json.as_bytes()) {
-            return None;
-        }
+        let text = checked_text(line)?;
         if text.starts_with("{\"path\":") {
             return serde_json::from_str(text).ok().map(Line::File);
         }
@@ -252,6 +247,19 @@ impl Line {
         let gone: GoneLine = serde_json::from_str(text).ok()?;
         Some(Line::Gone(gone.gone, gone.version))
     }
+}
+
+/// Adds a checksum to a JSON object, as its last member.
+pub(super) fn with_sum(json: &str) -> String {
+    let json = json.strip_suffix('}').unwrap_or(json);
+    format!("{json}{SUM}{}\"}}", sum(json.as_bytes()))
+}
+
+/// Returns a JSON object with a checksum as text; `None` if it does not match.
+pub(super) fn checked_text(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let (json, rest) = text.rsplit_once(SUM)?;
+    (rest.strip_suffix("\"}")? == sum(json.as_bytes())).then_some(text)
 }
 
 fn sum(bytes: &[u8]) -> String {

@@ -127,13 +127,16 @@ impl Archive {
         Ok((found, damaged))
     }
 
-    /// Returns everything in the archive of one root, and the damage of its manifest.
-    fn sessions_at(&self, dir: &Path) -> Result<(Vec<ArchivedSession>, Option<Damage>)> {
+    /// Returns everything in the archive of one root, and the damage of its manifest and name.
+    fn sessions_at(&self, dir: &Path) -> Result<(Vec<ArchivedSession>, Vec<Damage>)> {
         let Some(root) = RootArchive::open(dir)? else {
-            return Ok((Vec::new(), None));
+            return Ok((Vec::new(), Vec::new()));
         };
         let manifest = root.read()?;
-        let damaged = Damage::manifest(&root, &manifest);
+        let name = root.damaged_name();
+        let name = name.map(|(path, error)| Damage::name(&path, &error));
+        let damaged = Damage::manifest(&root, &manifest).into_iter().chain(name);
+        let damaged = damaged.collect();
         Ok((group(&Arc::new(root), &manifest), damaged))
     }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::archived_session::{ArchivedSession, group};
 use super::locate::FileLocator;
 use super::manifest::{self, Line, Member};
-use super::root_archive::{ROOT_NAME, sync_dir};
+use super::root_archive::{ROOT_NAMES, sync_dir};
 use super::{Archive, find};
 use crate::error::{Error, Result};
 use crate::store::Root;
@@ -145,9 +145,15 @@ impl Archive {
         archive.compact(&mut manifest, true)?;
         if manifest.files.is_empty() {
             archive.end_writing()?;
-            for name in [manifest::NAME, ROOT_NAME] {
+            let [name, copy] = ROOT_NAMES;
+            for name in [manifest::NAME, copy, name] {
                 let path = archive.dir.join(name);
-                fs::remove_file(&path).map_err(|error| Error::io("remove", &path, error))?;
+                match fs::remove_file(&path) {
+                    Err(error) if !jsonl::is_absence(&error) => {
+                        return Err(Error::io("remove", &path, error));
+                    }
+                    _ => {}
+                }
             }
             // Fails if the directory is not empty, as intended.
             if fs::remove_dir(&archive.dir).is_ok() {

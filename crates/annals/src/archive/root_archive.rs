@@ -29,8 +29,8 @@ use annals_layouts::layout::{self, Layout};
 /// Version of the format of a root's archive.
 pub const VERSION: u32 = 1;
 
-/// File that names the root.
-pub(super) const ROOT_NAME: &str = "root.json";
+/// Files that name the root, with equal content: damage of one costs nothing.
+pub(super) const ROOT_NAMES: [&str; 2] = ["root.json", "root-copy.json"];
 
 /// File that exists while compressed files are written that have no line yet.
 const WRITING: &str = "writing";
@@ -73,23 +73,72 @@ impl std::fmt::Debug for RootArchive {
     }
 }
 
-/// Returns whether a directory has the manifest or the files of an archive, but not the name of its root. The name
-/// is written first and removed last.
+/// Returns whether a directory has the manifest or the files of an archive, but no name of its root. The names
+/// are written first and removed last.
 pub(super) fn has_lost_root(dir: &Path) -> bool {
-    let exists = |name| matches!(jsonl::exists(&dir.join(name)), Ok(true));
-    (exists(manifest::NAME) || exists("files")) && !exists(ROOT_NAME)
+    has_content(dir) && !ROOT_NAMES.into_iter().any(|name| exists(dir, name))
 }
 
-/// Returns the version in the document that names the root.
-fn version_of(note: &serde_json::Value) -> Option<u64> {
-    note.get("version").and_then(serde_json::Value::as_u64)
+fn has_content(dir: &Path) -> bool {
+    exists(dir, manifest::NAME) || exists(dir, "files")
+}
+
+fn exists(dir: &Path, name: &str) -> bool {
+    matches!(jsonl::exists(&dir.join(name)), Ok(true))
 }
 
 /// Returns whether a newer program wrote the archive.
 fn has_newer_version(dir: &Path) -> bool {
-    let bytes = jsonl::read_document(&dir.join(ROOT_NAME)).unwrap_or_default();
-    let note: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    version_of(&note).is_some_and(|version| version > u64::from(VERSION))
+    let names = ROOT_NAMES.into_iter();
+    names
+        .map(|name| RootNote::read(&dir.join(name)))
+        .any(|read| matches!(read, Err(NoteError::Newer(_))))
+}
+
+/// Reason why a file does not name the root.
+enum NoteError {
+    Io(io::Error),
+    Damaged,
+    /// The version of a newer program.
+    Newer(u64),
+    UnknownLayout(String),
+}
+
+impl NoteError {
+    fn is_missing(&self) -> bool {
+        matches!(self, NoteError::Io(error) if jsonl::is_absence(error))
+    }
+
+    fn into_error(self, path: &Path) -> Error {
+        let why = match self {
+            NoteError::Io(error) => return Error::io("read", path, error),
+            NoteError::Damaged => "is damaged".to_owned(),
+            NoteError::Newer(version) => format!(
+                "has version {version}, but this program reads version {VERSION}: written by a newer annals; update this one"
+            ),
+            NoteError::UnknownLayout(layout) => format!("names an unknown layout: {layout}"),
+        };
+        Error::refused(format!("{} {why}", path.display()))
+    }
+}
+
+impl RootNote {
+    /// Reads one of the files that name the root.
+    fn read(path: &Path) -> std::result::Result<Self, NoteError> {
+        let bytes = jsonl::read_document(path).map_err(NoteError::Io)?;
+        let note: serde_json::Value =
+            serde_json::from_slice(&bytes).map_err(|_| NoteError::Damaged)?;
+        let version = note.get("version").and_then(serde_json::Value::as_u64);
+        if let Some(version) = version.filter(|version| *version > u64::from(VERSION)) {
+            return Err(NoteError::Newer(version));
+        }
+        manifest::checked_text(&bytes).ok_or(NoteError::Damaged)?;
+        let note: RootNote = serde_json::from_value(note).map_err(|_| NoteError::Damaged)?;
+        match layout::by_name(&note.layout) {
+            Some(_) => Ok(note),
+            None => Err(NoteError::UnknownLayout(note.layout)),
+        }
+    }
 }
 
 /// A lock on the archive of a root; released when dropped.
@@ -99,35 +148,49 @@ pub(super) struct ArchiveLock(#[expect(dead_code, reason = "holds the lock")] Fi
 impl RootArchive {
     /// Opens the archive in `dir`; `None` if there is none.
     pub(super) fn open(dir: &Path) -> Result<Option<Self>> {
-        let path = dir.join(ROOT_NAME);
-        let bytes = match jsonl::read_document(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if jsonl::is_absence(&error) && !has_lost_root(dir) => return Ok(None),
-            Err(error) if jsonl::is_absence(&error) => {
+        let [path, copy] = ROOT_NAMES.map(|name| dir.join(name));
+        let note = match (RootNote::read(&path), RootNote::read(&copy)) {
+            // A newer program writes both: a version that only one has is a flipped bit.
+            (Ok(note), _) | (Err(_), Ok(note)) => note,
+            (Err(first), Err(second)) if first.is_missing() && second.is_missing() => {
+                if !has_lost_root(dir) {
+                    return Ok(None);
+                }
                 return Err(Error::refused(format!(
                     "{} is missing, so the root of these archived files is unknown; `annals keep` of that root writes it again",
                     path.display()
                 )));
             }
-            Err(error) => return Err(Error::io("read", &path, error)),
+            (Err(first), Err(second)) if first.is_missing() => {
+                return Err(second.into_error(&copy));
+            }
+            (Err(first), Err(_)) => return Err(first.into_error(&path)),
         };
-        let damaged = |why: &str| Error::refused(format!("{} {why}", path.display()));
-        let note: serde_json::Value =
-            serde_json::from_slice(&bytes).map_err(|_| damaged("is damaged"))?;
-        if let Some(version) = version_of(&note).filter(|version| *version > u64::from(VERSION)) {
-            return Err(damaged(&format!(
-                "has version {version}, but this program reads version {VERSION}: written by a newer annals; update this one"
-            )));
-        }
-        let note: RootNote = serde_json::from_value(note).map_err(|_| damaged("is damaged"))?;
         let layout = layout::by_name(&note.layout)
-            .ok_or_else(|| damaged(&format!("names an unknown layout: {}", note.layout)))?;
+            .ok_or_else(|| NoteError::UnknownLayout(note.layout.clone()).into_error(&path))?;
         Ok(Some(RootArchive {
             dir: dir.to_owned(),
             layout,
             root: note.path,
             lone: note.lone,
         }))
+    }
+
+    /// Returns why one of the files that name the root cannot be used, and its path; the other one is used.
+    pub(super) fn damaged_name(&self) -> Option<(PathBuf, Error)> {
+        ROOT_NAMES.into_iter().find_map(|name| {
+            let path = self.dir.join(name);
+            let error = match RootNote::read(&path) {
+                // A writer that was interrupted before it wrote anything else.
+                Err(error) if error.is_missing() && !has_content(&self.dir) => return None,
+                Err(error) if error.is_missing() => {
+                    Error::refused(format!("{} is missing", path.display()))
+                }
+                Err(error) => error.into_error(&path),
+                Ok(_) => return None,
+            };
+            Some((path, error))
+        })
     }
 
     /// Creates the directory and names the root in it. The caller must hold no lock of it.
@@ -143,16 +206,21 @@ impl RootArchive {
                 Err(error) if has_newer_version(&self.dir) => return Err(error),
                 known => known.ok().flatten(),
             };
-            if known.is_none_or(|known| known.root != self.root) {
+            let is_current =
+                |known: RootArchive| known.root == self.root && known.damaged_name().is_none();
+            if !known.is_some_and(is_current) {
                 let note = RootNote {
                     version: VERSION,
                     layout: self.layout.name().to_owned(),
                     path: self.root.clone(),
                     lone: self.lone,
                 };
-                let json = serde_json::to_vec(&note);
+                let json = serde_json::to_string(&note);
                 let json = json.map_err(|error| Error::refused(error.to_string()))?;
-                jsonl::replace_locked(&self.dir.join(ROOT_NAME), &json)?;
+                let json = manifest::with_sum(&json);
+                for name in ROOT_NAMES {
+                    jsonl::replace_locked(&self.dir.join(name), json.as_bytes())?;
+                }
             }
             return Ok(lock);
         }

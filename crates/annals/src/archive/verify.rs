@@ -56,6 +56,20 @@ impl Damage {
         }
     }
 
+    /// Reports a file that names the root and cannot be used; its copy is.
+    pub(super) fn name(path: &Path, error: &Error) -> Self {
+        Damage {
+            is_unread: matches!(error, Error::File(FileError::Io { .. })),
+            ..Damage::new(
+                path,
+                None,
+                format!(
+                    "{error}; its copy is used, and `annals keep` of that root writes it again"
+                ),
+            )
+        }
+    }
+
     /// Reports a manifest that does not list all files.
     pub(super) fn manifest(archive: &RootArchive, manifest: &Manifest) -> Option<Self> {
         let unlisted = manifest.files.values().filter(|it| it.is_unlisted).count();

@@ -543,7 +543,9 @@ fn archive_of_a_newer_version_is_refused_and_not_changed() {
     let newer = fs::read_to_string(&note)
         .unwrap()
         .replace("\"version\":1", "\"version\":2");
-    fs::write(&note, &newer).unwrap();
+    for name in [&note, &note.with_file_name("root-copy.json")] {
+        fs::write(name, &newer).unwrap();
+    }
     let wanted = "has version 2, but this program reads version 1: written by a newer annals; update this one";
     let refused = archive.find(copy.sessions()[0].id.as_str()).unwrap_err();
     assert!(refused.to_string().contains(wanted), "{refused}");

@@ -68,6 +68,7 @@ fn lost_root_name_is_reported_and_costs_no_file() {
     let wanted = both(&desk);
     let name = desk.manifest().with_file_name("root.json");
     fs::remove_file(&name).unwrap();
+    fs::remove_file(name.with_file_name("root-copy.json")).unwrap();
     let (sessions, damaged) = desk.archive().sessions().unwrap();
     assert_eq!((sessions.len(), damaged.len()), (0, 1));
     assert!(damaged[0].detail.contains("is missing"), "{damaged:?}");
@@ -75,6 +76,40 @@ fn lost_root_name_is_reported_and_costs_no_file() {
     desk.store();
     assert!(name.exists());
     assert_eq!(restored(&desk, false), wanted);
+}
+
+#[test]
+fn any_flipped_bit_in_one_root_name_is_reported_and_costs_nothing() {
+    let desk = Fixture::new();
+    desk.store();
+    let wanted = both(&desk);
+    let names = ["root.json", "root-copy.json"].map(|name| desk.manifest().with_file_name(name));
+    let root = desk.archive().roots().unwrap()[0].path.clone();
+    for name in &names {
+        let whole = fs::read(name).unwrap();
+        let flips = (0..whole.len()).flat_map(|at| [0, 1, 4, 7].map(|bit| (at, bit)));
+        for (at, bit) in flips {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1 << bit;
+            fs::write(name, damaged).unwrap();
+            let (sessions, reported) = desk.archive().sessions().unwrap();
+            assert_eq!((sessions.len(), reported.len()), (1, 1), "{at}, {bit}");
+            assert_eq!(&reported[0].pack, name);
+            assert_eq!(desk.archive().roots().unwrap()[0].path, root, "{at}, {bit}");
+        }
+        for cut in 0..whole.len() {
+            fs::write(name, &whole[..cut]).unwrap();
+            assert_eq!(desk.archive().sessions().unwrap().1.len(), 1, "{cut}");
+        }
+        assert_eq!(restored(&desk, false), wanted);
+        fs::remove_file(name).unwrap();
+        assert_eq!(desk.archive().sessions().unwrap().1.len(), 1);
+        assert_eq!(restored(&desk, false), wanted);
+        // The next update writes it again.
+        desk.store();
+        assert_eq!(fs::read(name).unwrap(), whole);
+        assert!(desk.archive().sessions().unwrap().1.is_empty());
+    }
 }
 
 #[test]
