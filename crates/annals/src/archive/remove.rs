@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::archived_session::{ArchivedSession, group};
 use super::locate::FileLocator;
 use super::manifest::{self, Line, Member};
-use super::root_archive::{ROOT_NAMES, sync_dir};
+use super::root_archive::{ROOT_NAMES, remove_if_exists, sync_dir};
 use super::{Archive, find};
 use crate::error::{Error, Result};
 use crate::store::Root;
@@ -145,15 +145,11 @@ impl Archive {
         archive.compact(&mut manifest, true)?;
         if manifest.files.is_empty() {
             archive.end_writing()?;
-            let [name, copy] = ROOT_NAMES;
-            for name in [manifest::NAME, copy, name] {
-                let path = archive.dir.join(name);
-                match fs::remove_file(&path) {
-                    Err(error) if !jsonl::is_absence(&error) => {
-                        return Err(Error::io("remove", &path, error));
-                    }
-                    _ => {}
-                }
+            remove_if_exists(&archive.dir.join(manifest::NAME))?;
+            // A manifest that outlives a name would make that name a lost one.
+            sync_dir(&archive.dir)?;
+            for name in ROOT_NAMES {
+                remove_if_exists(&archive.dir.join(name))?;
             }
             // Fails if the directory is not empty, as intended.
             if fs::remove_dir(&archive.dir).is_ok() {

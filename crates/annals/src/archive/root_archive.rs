@@ -178,17 +178,25 @@ impl RootArchive {
 
     /// Returns why one of the files that name the root cannot be used, and its path; the other one is used.
     pub(super) fn damaged_name(&self) -> Option<(PathBuf, Error)> {
+        let (path, error) = self.unusable_name()?;
+        match error.is_missing() {
+            // A writer that was interrupted before it wrote anything else.
+            true if !has_content(&self.dir) => None,
+            true => {
+                let error = Error::refused(format!("{} is missing", path.display()));
+                Some((path, error))
+            }
+            false => {
+                let error = error.into_error(&path);
+                Some((path, error))
+            }
+        }
+    }
+
+    fn unusable_name(&self) -> Option<(PathBuf, NoteError)> {
         ROOT_NAMES.into_iter().find_map(|name| {
             let path = self.dir.join(name);
-            let error = match RootNote::read(&path) {
-                // A writer that was interrupted before it wrote anything else.
-                Err(error) if error.is_missing() && !has_content(&self.dir) => return None,
-                Err(error) if error.is_missing() => {
-                    Error::refused(format!("{} is missing", path.display()))
-                }
-                Err(error) => error.into_error(&path),
-                Ok(_) => return None,
-            };
+            let error = RootNote::read(&path).err()?;
             Some((path, error))
         })
     }
@@ -207,7 +215,7 @@ impl RootArchive {
                 known => known.ok().flatten(),
             };
             let is_current =
-                |known: RootArchive| known.root == self.root && known.damaged_name().is_none();
+                |known: RootArchive| known.root == self.root && known.unusable_name().is_none();
             if !known.is_some_and(is_current) {
                 let note = RootNote {
                     version: VERSION,
@@ -475,11 +483,7 @@ impl RootArchive {
     /// Says that everything that was written is listed. If that is lost, the next writer finds
     /// nothing to do.
     pub(super) fn end_writing(&self) -> Result<()> {
-        let path = self.dir.join(WRITING);
-        match fs::remove_file(&path) {
-            Err(error) if !jsonl::is_absence(&error) => Err(Error::io("remove", &path, error)),
-            _ => Ok(()),
-        }
+        remove_if_exists(&self.dir.join(WRITING))
     }
 
     /// Returns whether files that have no line are from a writer that is running or was interrupted.
@@ -668,6 +672,13 @@ impl RootArchive {
 fn without_ending(path: &Path, ending: &[u8]) -> Option<PathBuf> {
     let stem = path.as_os_str().as_bytes().strip_suffix(ending)?;
     Some(OsStr::from_bytes(stem).into())
+}
+
+pub(super) fn remove_if_exists(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if !jsonl::is_absence(&error) => Err(Error::io("remove", path, error)),
+        _ => Ok(()),
+    }
 }
 
 /// Syncs a directory. Ignores one that was removed.
