@@ -119,8 +119,10 @@ def unreported(plan, stage, reader):
     left = removed(stage.everything())
     words, code = reader
     if words == ("cost",):
-        # Only logs have costs.
-        left = [path for path in left if ".jsonl" in path]
+        # Only logs have costs: not the notes and the origin beside one.
+        beside = ("notes.jsonl", "annals-origin.jsonl")
+        logs = [path for path in left if ".jsonl" in path]
+        left = [path for path in logs if not any(name in path for name in beside)]
     if not left:
         return
     for head in ("--color=never", "--json"):
