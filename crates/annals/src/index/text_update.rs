@@ -288,7 +288,8 @@ fn read_words(
     let (mut end, mut count) = (unread.from, unread.lines);
     let mut more = false;
     while let Some(line) = lines.next().map_err(failed)? {
-        if line.ending == LineEnding::None {
+        // An oversize line ends the indexed part, so each search reads on from it and reports it.
+        if line.ending == LineEnding::None || line.oversize {
             break;
         }
         let span = Span {
@@ -301,7 +302,7 @@ fn read_words(
             span,
             bytes: line.bytes,
             terminated: true,
-            oversize: line.oversize,
+            oversize: false,
         };
         decoder.decode(&record, &mut sink);
         sink.flaws.clear();

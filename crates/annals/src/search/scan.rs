@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ use crate::store::{
     Inventory, Root, RootFile, SessionFiles, each_record, strip_line_ending, with_scanner,
 };
 use annals_jsonl::Error as FileError;
-use annals_jsonl::{LineEnding, OpenLog, RangeReader, ReadAt as _, read_span};
+use annals_jsonl::{LineEnding, MAX_LINE, OpenLog, RangeReader, ReadAt as _, read_span};
 use annals_layouts::layout::{Decoded, Decoder, Record, UNNAMED_CALL_PREFIX};
 use annals_layouts::model::{AgentId, Block, Body, Entry, EntryKey, Span};
 
@@ -173,7 +173,7 @@ impl<'a> SearchRun<'a> {
         let total: u64 = work.iter().map(|(_, _, bytes)| bytes).sum();
         let look =
             |(number, plan, _): (usize, ScanPlan, u64)| (number, self.scan_source(number, &plan));
-        let mut looked: Vec<(usize, Result<Vec<MatchedEntry>>)> = match total < SINGLE_THREAD_MAX {
+        let mut looked: Vec<(usize, Result<ScannedFile>)> = match total < SINGLE_THREAD_MAX {
             // Starting threads costs more than reading a little.
             true => work.into_iter().map(look).collect(),
             false => work.into_par_iter().with_max_len(1).map(look).collect(),
@@ -183,7 +183,10 @@ impl<'a> SearchRun<'a> {
         let mut troubles = Vec::new();
         for (_, outcome) in looked {
             match outcome {
-                Ok(found) => findings.extend(found),
+                Ok(scanned) => {
+                    findings.extend(scanned.found);
+                    troubles.extend(scanned.oversize);
+                }
                 // A file that was removed meanwhile is ignored.
                 Err(Error::File(FileError::Io { source, .. }))
                     if source.kind() == ErrorKind::NotFound => {}
@@ -193,9 +196,9 @@ impl<'a> SearchRun<'a> {
         results::rank_and_load(self, findings, troubles)
     }
 
-    fn scan_source(&self, number: usize, plan: &ScanPlan) -> Result<Vec<MatchedEntry>> {
+    fn scan_source(&self, number: usize, plan: &ScanPlan) -> Result<ScannedFile> {
         let Some(source) = self.sources.get(number) else {
-            return Ok(Vec::new());
+            return Ok(ScannedFile::default());
         };
         match self.scan_file(number, source, plan) {
             // The file was truncated meanwhile, so the plan is invalid.
@@ -213,7 +216,7 @@ impl<'a> SearchRun<'a> {
         number: usize,
         source: &SearchSource<'_>,
         plan: &ScanPlan,
-    ) -> Result<Vec<MatchedEntry>> {
+    ) -> Result<ScannedFile> {
         let failed = |error| Error::io("read", &source.file.path, error);
         let handle = source.open()?;
         let id = handle.id().map_err(failed)?;
@@ -229,7 +232,7 @@ impl<'a> SearchRun<'a> {
             decoder: source.root().decoder(source.file),
             sink: Decoded::default(),
             calls: &calls,
-            found: Vec::new(),
+            scanned: ScannedFile::default(),
         };
         for span in &plan.spans {
             let bytes = strip_line_ending(
@@ -246,7 +249,10 @@ impl<'a> SearchRun<'a> {
         if source.file.slice.is_some() {
             each_record(source.root(), source.file, |record| {
                 let fresh = record.span.offset >= plan.from;
-                if fresh && (gaze.decoder.has_companion_data() || self.may_be_in(record.bytes)) {
+                let is_wanted = record.oversize
+                    || gaze.decoder.has_companion_data()
+                    || self.may_be_in(record.bytes);
+                if fresh && is_wanted {
                     // Lines are counted later, for the hits that are shown.
                     let span = Span {
                         line: 0,
@@ -284,7 +290,7 @@ impl<'a> SearchRun<'a> {
                 }
             })?;
         }
-        Ok(gaze.found)
+        Ok(gaze.scanned)
     }
 
     fn may_be_in(&self, bytes: &[u8]) -> bool {
@@ -327,6 +333,14 @@ impl SearchSource<'_> {
     }
 }
 
+/// What a scan found in one source.
+#[derive(Default)]
+struct ScannedFile {
+    found: Vec<MatchedEntry>,
+    /// Errors that name lines that are too long to be read.
+    oversize: Vec<Error>,
+}
+
 /// Scan of the records of one source.
 struct FileScan<'a> {
     run: &'a SearchRun<'a>,
@@ -336,11 +350,21 @@ struct FileScan<'a> {
     decoder: Box<dyn Decoder>,
     sink: Decoded<Entry>,
     calls: &'a ToolCalls,
-    found: Vec<MatchedEntry>,
+    scanned: ScannedFile,
 }
 
 impl FileScan<'_> {
     fn scan_record(&mut self, record: &Record<'_>) {
+        if record.oversize {
+            let why = format!(
+                "the line at byte {} is longer than {} MiB",
+                record.span.offset,
+                MAX_LINE >> 20
+            );
+            let why = io::Error::new(ErrorKind::FileTooLarge, why);
+            let error = Error::io("search", &self.source.file.path, why);
+            return self.scanned.oversize.push(error);
+        }
         self.decoder.decode(record, &mut self.sink);
         self.sink.flaws.clear();
         let beside = match self.sink.items.len() {
@@ -366,7 +390,7 @@ impl FileScan<'_> {
                 let snippet = matcher.snippet(&texts);
                 Box::new(results::new_hit(self.source, &entry, record.span, snippet))
             });
-            self.found.push(MatchedEntry {
+            self.scanned.found.push(MatchedEntry {
                 source: self.number,
                 record: record.span,
                 entry: number,

@@ -88,8 +88,18 @@ fn line_above_the_length_limit_stays_within_the_memory_limit() {
         MEMORY,
         &[&["sessions"], &["check"], &["show", ID], &["cost"]],
     );
-    let found = stage.annals(&["search", "question", "--json"]).json();
-    assert_eq!(found["total"], 2);
+    // With and without the index, the line is reported and the records around it are found.
+    for flags in [&["--no-index"][..], &[], &[]] {
+        let search = [flags, &["search", "question", "--json"]].concat();
+        let run = stage.annals(&search);
+        assert_eq!(run.code, 2, "{flags:?}: {}", run.err);
+        let found: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+        assert_eq!(found["total"], 2);
+        let problem = found["problems"][0]["error"].as_str().unwrap();
+        assert!(problem.contains("longer than 64 MiB"), "{problem}");
+    }
+    let export = stage.annals(&["export", ID, "--format", "json"]);
+    assert!(export.err.contains("annals check"), "{}", export.err);
 }
 
 #[test]
