@@ -1,5 +1,6 @@
 //! `annals export`
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use annals::export::{
     Cover, ExportOptions, ExportPart, ExportProblem, Exporter, Format, MaskedSecrets,
 };
 use annals::jsonl;
+use annals::model::FlawCounts;
 use annals::store::{FolderHints, Inventory, ReadFailures, Session, SessionFiles, SessionInfo};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -18,6 +20,7 @@ use super::output_file::{RawStdout, refuse_existing, refuse_roots, write_file};
 use super::{Outcome, choose};
 use crate::context::{Access, Context, is_unknown_session};
 use crate::render::json::EscapingWriter;
+use crate::render::severity::flaw_line;
 use crate::render::size::{self, pluralize};
 use crate::render::stderr_line;
 use crate::render::style::{DIM, PLAIN, paint};
@@ -146,6 +149,8 @@ pub(crate) fn run(args: &ExportArgs, context: &mut Context) -> Result<Outcome> {
         failures: context.store.failures().clone(),
         folder_hints: FolderHints::new(&inventory.sessions),
         message: choice.message.as_deref(),
+        flaws: Cell::default(),
+        damaged_sessions: RefCell::default(),
     };
     let mut files = Vec::new();
     let mut masked = MaskedSecrets::default();
@@ -200,6 +205,7 @@ pub(crate) fn run(args: &ExportArgs, context: &mut Context) -> Result<Outcome> {
         }
     }
     print_report(&files, &masked, context)?;
+    export.print_flaws();
     Ok(Outcome::Ok)
 }
 
@@ -352,9 +358,24 @@ struct SessionExporter<'a> {
     failures: ReadFailures,
     folder_hints: FolderHints<'a>,
     message: Option<&'a str>,
+    /// Flaws in the logs of the written sessions: most have no place in the document.
+    flaws: Cell<FlawCounts>,
+    damaged_sessions: RefCell<Vec<String>>,
 }
 
 impl SessionExporter<'_> {
+    /// Prints the number of flaws in the logs of the written sessions.
+    fn print_flaws(&self) {
+        let damaged = self.damaged_sessions.borrow();
+        let place = match damaged.as_slice() {
+            [only] => format!(" in the logs: annals check {only}"),
+            more => format!(" in the logs of {} sessions: annals check", more.len()),
+        };
+        if let Some(line) = flaw_line(self.flaws.get(), &place) {
+            stderr_line!("{line}");
+        }
+    }
+
     /// Writes sessions into one document, one in memory at a time.
     fn write(
         &self,
@@ -387,6 +408,15 @@ impl SessionExporter<'_> {
             Some(message) => ExportPart::for_message(&session, message)?,
             None => ExportPart::Whole,
         };
+        let found: FlawCounts = session.flaws().map(|(_, flaw)| (flaw.kind, 1)).collect();
+        if found.worst().is_some() {
+            let mut flaws = self.flaws.get();
+            flaws.errors += found.errors;
+            flaws.warnings += found.warnings;
+            self.flaws.set(flaws);
+            let damaged = session.files.id.to_string();
+            self.damaged_sessions.borrow_mut().push(damaged);
+        }
         exporter.session(&session, &part)
     }
 }
