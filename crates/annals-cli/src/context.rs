@@ -8,17 +8,16 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use annals::IndexProblem;
 use annals::archive::Archive;
 use annals::cost::{Ledger, PriceFn, Prices, Tally};
-use annals::index::{Index, RecentQuery, Warning};
+use annals::index::Warning;
 use annals::jsonl::Error as FileError;
 use annals::layout::{Chorus, Layout as _};
 use annals::retain::Pins;
 use annals::search::{Query, SearchResults};
 use annals::store::{
-    ConversationInfo, Inventory, LedgerWithSession, ReadFailures, Root, SessionFiles, SessionInfo,
-    SessionLabel, SessionWriter, Store, WriteOptions,
+    ConversationInfo, Inventory, LedgerWithSession, ReadFailures, RecentQuery, Root, SessionFiles,
+    SessionInfo, SessionLabel, SessionWriter, Store, WriteOptions,
 };
 use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
@@ -65,10 +64,6 @@ pub(crate) struct Context {
     printed_notes: Vec<String>,
     /// The inventory that was searched, if it may hold text that is not yet indexed.
     searched_inventory: Option<Inventory>,
-    /// The index, once opened.
-    index: Option<Index>,
-    /// Whether the last search found text that is not yet indexed.
-    has_unindexed_text: bool,
 }
 
 impl Context {
@@ -103,6 +98,10 @@ impl Context {
         let store = store
             .with_state(&state_dir)
             .with_trash_of_roots(!global.root.is_empty());
+        let store = match global.no_index {
+            true => store,
+            false => store.with_index(),
+        };
         let fixed: Option<Timestamp> = match env.vars.get("ANNALS_NOW") {
             Some(text) => Some(text.parse().context("invalid time in ANNALS_NOW")?),
             None => None,
@@ -129,8 +128,6 @@ impl Context {
             problems: Problems::default(),
             printed_notes: Vec::new(),
             searched_inventory: None,
-            index: None,
-            has_unindexed_text: false,
         })
     }
 
@@ -142,14 +139,8 @@ impl Context {
 
     /// Returns all files of the roots; reports those that could not be read.
     pub(crate) fn inventory(&mut self) -> Inventory {
-        let inventory = match self.open_existing_index() {
-            Some(mut index) => {
-                let inventory = index.inventory(&self.store);
-                self.return_index(index);
-                inventory
-            }
-            None => self.store.inventory(),
-        };
+        let inventory = self.store.inventory();
+        self.print_index_warnings();
         self.warn_all(&inventory.errors);
         inventory
     }
@@ -198,20 +189,13 @@ impl Context {
     fn list_sessions(&mut self, inventory: &Inventory, newest: Option<usize>) -> Vec<SessionInfo> {
         let progress = Progress::new("reading sessions");
         let set_progress = |done, total| progress.set(done, total);
-        let rows = match (self.open_index(), newest) {
-            (Some(mut index), _) => {
-                let store = &self.store;
-                let rows = match newest {
-                    None => index.sessions(store, inventory, &set_progress),
-                    Some(limit) => index.newest_sessions(store, inventory, limit, &set_progress),
-                };
-                drop(progress);
-                self.return_index(index);
-                rows
-            }
-            (None, None) => self.store.sessions(inventory).read(&set_progress),
-            (None, Some(limit)) => self.store.sessions(inventory).newest(limit, &set_progress),
+        let all = self.store.sessions(inventory);
+        let rows = match newest {
+            None => all.read(&set_progress),
+            Some(limit) => all.newest(limit, &set_progress),
         };
+        drop(progress);
+        self.print_index_warnings();
         let mut troubles = Vec::new();
         let read =
             |row: annals::Result<SessionInfo>| row.map_err(|error| troubles.push(error)).ok();
@@ -234,19 +218,10 @@ impl Context {
     ) -> Vec<(usize, ConversationInfo, Tally)> {
         let progress = Progress::new("reading conversations");
         let set_progress = |done, total| progress.set(done, total);
-        let rows = match self.open_index() {
-            Some(mut index) => {
-                let rows =
-                    index.conversations(&self.store, inventory, wanted, price, &set_progress);
-                drop(progress);
-                self.return_index(index);
-                rows
-            }
-            None => self
-                .store
-                .sessions(inventory)
-                .conversations(wanted, price, &set_progress),
-        };
+        let sessions = self.store.sessions(inventory);
+        let rows = sessions.conversations(wanted, price, &set_progress);
+        drop(progress);
+        self.print_index_warnings();
         let mut conversations = Vec::new();
         for (at, row) in wanted.iter().zip(rows) {
             match row {
@@ -272,15 +247,10 @@ impl Context {
         }
         let progress = Progress::new("reading sessions");
         let set_progress = |done, total| progress.set(done, total);
-        let labels = match self.open_index() {
-            Some(mut index) => {
-                let labels = index.session_labels(inventory, wanted, &set_progress);
-                drop(progress);
-                self.return_index(index);
-                labels
-            }
-            None => self.store.sessions(inventory).labels(wanted, &set_progress),
-        };
+        let sessions = self.store.sessions(inventory);
+        let labels = sessions.labels(wanted, &set_progress);
+        drop(progress);
+        self.print_index_warnings();
         let labels = labels.into_iter();
         labels
             .map(|label| label.map_err(|error| self.warn(&error)).ok())
@@ -289,15 +259,8 @@ impl Context {
 
     /// Searches the sessions of an inventory.
     pub(crate) fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
-        let found = match self.open_index() {
-            Some(mut index) => {
-                let found = index.search(inventory, query)?;
-                self.has_unindexed_text = index.needs_text_update() && !index.is_read_only();
-                self.return_index(index);
-                found
-            }
-            None => self.store.search(inventory, query)?,
-        };
+        let found = self.store.search(inventory, query)?;
+        self.print_index_warnings();
         for trouble in &found.errors {
             self.warn(trouble);
         }
@@ -306,7 +269,8 @@ impl Context {
 
     /// Schedules indexing of all sessions after the output, if a search found text to index.
     pub(crate) fn index_text_later(&mut self, inventory: Inventory) {
-        match self.has_unindexed_text {
+        let has_new_text = self.store.index().is_ok_and(|it| it.needs_text_update());
+        match has_new_text {
             true => self.searched_inventory = Some(inventory),
             // The process exits soon; the system frees the memory faster.
             false => std::mem::forget(inventory),
@@ -314,83 +278,33 @@ impl Context {
     }
 
     fn index_text(&mut self, inventory: &Inventory) {
-        if let Some(mut index) = self.open_index() {
+        if let Ok(index) = self.store.index() {
             let progress = Progress::new("indexing for the next search (safe to interrupt)");
             let set_progress = |done, total| progress.set(done, total);
             // The search already reported read errors.
-            index.index_text(inventory, &set_progress, &|| false);
-            index.update_sessions(&self.store, inventory, &set_progress);
-            drop(progress);
-            self.return_index(index);
+            let _ = index.update_text(inventory, &set_progress, &|| false);
+            let _ = index.update_sessions(inventory, &set_progress);
         }
+        self.print_index_warnings();
     }
 
     /// Returns every response once, with the session that pays for it.
     pub(crate) fn ledger(&mut self) -> Ledger {
         let progress = Progress::new("reading logs");
         let set_progress = |done, total| progress.set(done, total);
-        let (ledger, troubles) = match self.open_index() {
-            Some(mut index) => {
-                let read = index.ledger(&self.store, &set_progress);
-                self.return_index(index);
-                read
-            }
-            None => self.store.costs().ledger(&set_progress),
-        };
+        let (ledger, troubles) = self.store.costs().ledger(&set_progress);
         drop(progress);
+        self.print_index_warnings();
         self.warn_all(&troubles);
         ledger
     }
 
     /// Returns every response since a time, and all of one session, for frequent queries.
     pub(crate) fn recent_ledger(&mut self, asked: &RecentQuery<'_>) -> LedgerWithSession {
-        let (spent, troubles) = match self.open_index() {
-            Some(mut index) => {
-                let read = index.recent(&self.store, asked);
-                self.return_index(index);
-                read
-            }
-            None => self.store.costs().ledger_with_session(asked.session),
-        };
+        let (spent, troubles) = self.store.costs().recent(asked);
+        self.print_index_warnings();
         self.warn_all(&troubles);
         spent
-    }
-
-    /// Opens the index; without it, results are the same but take longer.
-    fn open_index(&mut self) -> Option<Index> {
-        if self.no_index {
-            return None;
-        }
-        if let Some(index) = self.index.take() {
-            return Some(index);
-        }
-        match Index::open(&self.state_dir) {
-            Ok(mut index) => {
-                self.print_index_warnings(&mut index);
-                Some(index)
-            }
-            Err(error) => {
-                let advice = "set ANNALS_STATE_DIR to use another directory";
-                self.print_note_once(&format!("{error}; reading all logs instead ({advice})"));
-                None
-            }
-        }
-    }
-
-    /// Opens the index only if it exists; errors are ignored.
-    fn open_existing_index(&mut self) -> Option<Index> {
-        if self.no_index || self.index.is_some() {
-            return self.index.take();
-        }
-        let mut index = Index::open_existing(&self.state_dir).ok().flatten()?;
-        self.print_index_warnings(&mut index);
-        Some(index)
-    }
-
-    /// Stores the index for the next use.
-    fn return_index(&mut self, mut index: Index) {
-        self.print_index_warnings(&mut index);
-        self.index = Some(index);
     }
 
     /// The state directory of annals.
@@ -400,40 +314,26 @@ impl Context {
 
     /// Indexes everything that is not yet indexed; fails if not all of it can be saved.
     pub(crate) fn update_index(&mut self, inventory: &Inventory) -> Result<()> {
-        let mut index = Index::open(&self.state_dir)?;
-        self.print_index_warnings(&mut index);
-        if index.is_read_only() {
-            return Err(self
-                .index_error(IndexProblem::ReadOnly, "is read-only")
-                .into());
-        }
         let progress = Progress::new("building the index");
         let set_progress = |_, done, total| progress.set(done, total);
-        let troubles = index.update(&self.store, inventory, &set_progress);
+        let updated = self.store.index()?.update(inventory, &set_progress);
         drop(progress);
-        self.warn_all(&troubles);
-        for notice in index.take_warnings() {
-            // Saving was the whole request, so this is an error.
-            if let Warning::SaveFailed { why } = notice {
-                let why = format!("cannot be written: {why}");
-                return Err(self.index_error(IndexProblem::Unopenable, &why).into());
-            }
-            self.print_note_once(&notice.to_string());
-        }
+        self.print_index_warnings();
+        self.warn_all(&updated?);
         Ok(())
     }
 
-    fn index_error(&self, problem: IndexProblem, why: &str) -> annals::Error {
-        annals::Error::Index {
-            path: Index::path(&self.state_dir),
-            problem,
-            why: why.to_owned(),
-        }
-    }
-
-    fn print_index_warnings(&mut self, index: &mut Index) {
-        for notice in index.take_warnings() {
-            self.print_note_once(&notice.to_string());
+    /// Prints the problems with the index, which affect no result.
+    fn print_index_warnings(&mut self) {
+        let warnings = self.store.index().map(|index| index.take_warnings());
+        for warning in warnings.unwrap_or_default() {
+            let text = match warning {
+                Warning::Unusable { .. } => {
+                    format!("{warning} (set ANNALS_STATE_DIR to use another directory)")
+                }
+                _ => warning.to_string(),
+            };
+            self.print_note_once(&text);
         }
     }
 
@@ -633,6 +533,7 @@ impl Context {
     /// Finishes the output; returns whether something could not be read.
     pub(crate) fn finish(mut self) -> Result<bool> {
         let searched = self.searched_inventory.take();
+        self.print_index_warnings();
         let incomplete = self.is_incomplete();
         self.write_problems()?;
         self.out.finish()?;

@@ -174,12 +174,12 @@ mod system {
         if !target.to_bytes().starts_with(b"/") {
             return None;
         }
-        regular_file(dir, name)
+        id_of_regular_file(dir, name)
     }
 
     /// Returns device and inode of a regular file without waiting for its file system, which may be a
     /// server that does not answer.
-    fn regular_file(dir: impl AsFd, name: &CStr) -> Option<(u64, u64)> {
+    fn id_of_regular_file(dir: impl AsFd, name: &CStr) -> Option<(u64, u64)> {
         let wanted = StatxFlags::TYPE | StatxFlags::INO;
         match rustix::fs::statx(&dir, name, AtFlags::STATX_DONT_SYNC, wanted) {
             Ok(stat) => {

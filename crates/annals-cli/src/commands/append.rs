@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::{Outcome, choose, input};
 use crate::context::Context;
-use crate::render::command::plain_hint;
+use crate::render::command::quoted_command;
 use crate::render::size::pluralize;
 use crate::render::style::{DIM, ID, paint};
 use annals::draft_json;
@@ -302,7 +302,7 @@ fn missing_log(named: &str, context: &Context) -> Result<Option<MissingLog>> {
     let command = format!("annals new{} --id", words.concat());
     bail!(
         "there is no log `{named}`; `append` creates only today's log. To create this one: {}",
-        plain_hint(&command, log.new.id.as_str(), "")
+        quoted_command(&command, log.new.id.as_str(), "")
     )
 }
 
@@ -620,7 +620,7 @@ impl<'a> Entries<'a> {
     /// Returns the id of the entry that a parent names: by its id, or by a unique prefix.
     fn find(&self, parent: &EntryId) -> Result<EntryId> {
         let recent = self.tail.main_log().and_then(|(_, scan, tree)| {
-            let at = self.recent(parent)?;
+            let at = self.index_near_end(parent)?;
             tree.path_to(at)?;
             scan.outlines.get(at)?.id()
         });
@@ -632,12 +632,12 @@ impl<'a> Entries<'a> {
 
     fn has(&self, id: &EntryId) -> Result<bool> {
         let may_have = || self.file.may_have_entry(&self.files.root, id.as_str());
-        Ok(self.recent(id).is_some()
+        Ok(self.index_near_end(id).is_some()
             || (self.has_many_ids || may_have()?) && self.whole()?.1.contains(&id.key()))
     }
 
     /// Returns the index of an entry at the end of the log.
-    fn recent(&self, id: &EntryId) -> Option<usize> {
+    fn index_near_end(&self, id: &EntryId) -> Option<usize> {
         let (_, scan, _) = self.tail.main_log()?;
         let key = Some(id.key());
         scan.outlines.iter().rposition(|outline| outline.key == key)

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::overview::print_no_live_sessions;
 use super::{Outcome, choose, delete};
 use crate::context::{Access, Context, is_unknown_archived};
-use crate::render::command::hint;
+use crate::render::command::styled_command;
 use crate::render::progress::Progress;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
@@ -259,7 +259,7 @@ fn select_sessions(args: &ArchiveArgs, context: &mut Context) -> Result<Vec<Sess
         (None, named) => named_sessions(named, context)?,
     };
     if let Some(text) = &args.older_than {
-        let limit = context.clock.since(text)?;
+        let limit = context.clock.parse_since(text)?;
         let inventory = context.inventory_without_archive();
         let sessions = context.unsorted_sessions(&inventory);
         let old: std::collections::HashSet<(&str, &Path)> = sessions
@@ -412,7 +412,7 @@ fn print_archived(args: &ArchiveArgs, done: &[Archived], context: &mut Context) 
     {
         context.out.line(format_args!(
             "{} restores it",
-            hint("annals restore", session, "--apply")
+            styled_command("annals restore", session, "--apply")
         ))?;
     }
     Ok(())

@@ -12,7 +12,7 @@ use clap::Args;
 use super::Outcome;
 use super::overview::print_no_live_sessions;
 use crate::context::{Access, Context, refuse_message};
-use crate::render::command::plain_hint;
+use crate::render::command::quoted_command;
 use crate::render::progress::Progress;
 
 /// Looks for damage.
@@ -183,7 +183,7 @@ fn find_target(id: &str, inventory: &Inventory, context: &mut Context) -> Result
     refuse_message(&target, id)?;
     if target.files.is_archived() {
         let id = &target.files.id;
-        let verify = plain_hint("annals archive --verify", id.as_str(), "");
+        let verify = quoted_command("annals archive --verify", id.as_str(), "");
         bail!("session {id} is archived; {verify} checks it")
     }
     Ok(target)

@@ -190,7 +190,7 @@ impl GroupOutcome {
     }
 
     /// Returns true if the group was or would be moved.
-    fn goes(&self) -> bool {
+    fn is_moved(&self) -> bool {
         matches!(self, GroupOutcome::Planned | GroupOutcome::Moved(_))
     }
 
@@ -328,7 +328,7 @@ fn parse_term(text: &str, clock: &Clock) -> Result<Term> {
             bail!("`{text}` may be minutes or months; use {text}in or {text}o")
         }
         _ => match clock.now().parse_day(text) {
-            Some(_) => term_since(clock.since(text)?, text, clock),
+            Some(_) => term_since(clock.parse_since(text)?, text, clock),
             None => bail!("`{text}` is not an age; give one such as {TERM_EXAMPLES}, or a day"),
         },
     }
@@ -529,7 +529,7 @@ fn print_cleanup(
 ) -> Result<()> {
     let applied = args.apply;
     let groups = plan.groups.iter().zip(done);
-    let gone = groups.filter(|(_, done)| done.goes());
+    let gone = groups.filter(|(_, done)| done.is_moved());
     let gone: Vec<&Expired> = gone.flat_map(|(group, _)| group).collect();
     if !gone.is_empty() {
         let table = expired_table(&gone, context);
@@ -538,7 +538,7 @@ fn print_cleanup(
     }
     tell_leftovers(leftovers, context)?;
     print_retained(plan, done, context)?;
-    let left = || leftovers.iter().filter(|(_, done)| done.goes());
+    let left = || leftovers.iter().filter(|(_, done)| done.is_moved());
     let left_files: usize = left().map(|(leftover, _)| leftover.files.len()).sum();
     let left_bytes = left().map(|(leftover, _)| leftover.bytes);
     let bytes = gone.iter().map(|old| old.info.bytes).chain(left_bytes);

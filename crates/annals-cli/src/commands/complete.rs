@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 
-use annals::index::{Index, StoredSession};
+use annals::index::StoredSession;
 use annals::layout::LAYOUTS;
 use annals::model::Project;
 use annals::store::Root;
@@ -200,10 +200,8 @@ impl Line<'_> {
     }
 
     fn stored_sessions(&self, context: &Context) -> Vec<StoredSession> {
-        match Index::open_existing(context.state_dir()) {
-            Ok(Some(index)) => index.stored_sessions(&self.roots),
-            Ok(None) | Err(_) => Vec::new(),
-        }
+        let index = context.store.index();
+        index.map_or_else(|_| Vec::new(), |it| it.stored_sessions(&self.roots))
     }
 }
 

@@ -13,7 +13,7 @@ use super::filter::retain_project;
 use super::fit::fit_title;
 use super::{Outcome, choose};
 use crate::context::{Context, whole_session};
-use crate::render::command::hint;
+use crate::render::command::styled_command;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -246,7 +246,7 @@ fn print_deleted(applied: bool, done: &[TrashItem], context: &mut Context) -> Re
     match done {
         [only] if only.others.is_empty() => context.out.line(format_args!(
             "{} restores it",
-            hint("annals delete --undo=", &only.session, "")
+            styled_command("annals delete --undo=", &only.session, "")
         ))?,
         _ => context
             .out
@@ -271,7 +271,7 @@ pub(super) fn print_still_archived<'a>(
         [only] => Ok(context.out.line(format_args!(
             "{} is still in the archive and listed from there; {} deletes it there too",
             paint(ID, only),
-            hint("annals archive --forget", only, "--apply")
+            styled_command("annals archive --forget", only, "--apply")
         ))?),
         many => Ok(context.out.line(format_args!(
             "{} of them are still in the archive and listed from there; `annals archive --forget ID --apply` deletes one there too",

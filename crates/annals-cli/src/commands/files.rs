@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::page::Page;
 use super::{Outcome, choose};
 use crate::context::Context;
-use crate::render::command::plain_hint;
+use crate::render::command::quoted_command;
 use crate::render::diff;
 use crate::render::message::plain_text;
 use crate::render::size::{self, pluralize};
@@ -145,7 +145,7 @@ pub(crate) fn run(args: &FilesArgs, context: &mut Context) -> Result<Outcome> {
             return print_diff(single_file(&saved)?, numbers, context);
         }
         if args.version.is_some() {
-            let files = plain_hint("annals files", session.files.id.as_str(), "");
+            let files = quoted_command("annals files", session.files.id.as_str(), "");
             bail!("no file given; {files} lists them");
         }
         let mut saved = saved;

@@ -66,12 +66,12 @@ impl Period {
         let since = self
             .since
             .as_deref()
-            .map(|text| context.clock.since(text))
+            .map(|text| context.clock.parse_since(text))
             .transpose()?;
         let until = self
             .until
             .as_deref()
-            .map(|text| context.clock.until(text))
+            .map(|text| context.clock.parse_until(text))
             .transpose()?;
         Ok((since, until))
     }

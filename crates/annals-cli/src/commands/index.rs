@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use annals::index::{Index, IndexFile, IndexFileKind, PartStatus, RootStatus};
+use annals::index::{IndexFile, IndexFileKind, PartStatus, RootStatus};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &IndexArgs, context: &mut Context) -> Result<Outcome> {
         Verb::Status => status(context),
         Verb::Build => build(context),
         Verb::Rebuild => {
-            Index::delete(context.state_dir()).context(StateDirError)?;
+            context.store.index()?.delete().context(StateDirError)?;
             build(context)
         }
         Verb::Drop => drop_all(context),
@@ -109,31 +109,28 @@ fn build(context: &mut Context) -> Result<Outcome> {
 }
 
 fn status(context: &mut Context) -> Result<Outcome> {
-    let state = context.state_dir().to_owned();
-    let index = Index::open_existing(&state).context(StateDirError)?;
+    let status = match context.store.index()?.exists().context(StateDirError)? {
+        false => None,
+        true => {
+            let inventory = context.inventory();
+            let index = context.store.index()?;
+            index.status(&inventory).context(StateDirError)?
+        }
+    };
+    let index = context.store.index()?;
+    let path = index.path();
     // Opening the index may have set an unusable one aside.
-    let files = Index::files(&state).context(StateDirError)?;
+    let files = index.files().context(StateDirError)?;
     let (own, others): (Vec<&IndexFile>, Vec<&IndexFile>) = files
         .iter()
         .partition(|file| file.kind == IndexFileKind::Own);
-    let status = match &index {
-        None => None,
-        Some(index) => {
-            let inventory = context.inventory();
-            Some(
-                index
-                    .status(&context.store, &inventory)
-                    .context(StateDirError)?,
-            )
-        }
-    };
     let roots = status.as_ref().map(|status| &status.roots[..]);
     let roots = roots.unwrap_or_default();
     let bytes = own.iter().map(|file| file.bytes).sum();
     let version = status.as_ref().map(|status| status.version);
     if context.json {
         let document = IndexJson {
-            path: Index::path(&state),
+            path,
             exists: status.is_some(),
             version,
             bytes,
@@ -142,7 +139,7 @@ fn status(context: &mut Context) -> Result<Outcome> {
         };
         context.out.json(&document)?;
     } else {
-        let path = Index::path(&state).display().to_string();
+        let path = path.display().to_string();
         match version {
             None => {
                 context.out.line(format_args!(
@@ -235,7 +232,7 @@ fn print_root(context: &mut Context, root: &RootStatus) -> Result<()> {
 
 fn drop_all(context: &mut Context) -> Result<Outcome> {
     let state = context.state_dir().to_owned();
-    let dropped = Index::delete(&state).context(StateDirError)?;
+    let dropped = context.store.index()?.delete().context(StateDirError)?;
     let bytes = dropped.iter().map(|file| file.bytes).sum();
     if context.json {
         let dropped = dropped.iter().map(IndexFileJson::new).collect();

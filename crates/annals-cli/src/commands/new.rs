@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::append::WrittenEntryJson;
 use super::{Outcome, input};
 use crate::context::Context;
-use crate::render::command::plain_hint;
+use crate::render::command::quoted_command;
 use crate::render::style::{DIM, ID, paint};
 
 /// Creates a session.
@@ -129,7 +129,7 @@ pub(super) fn agent_folder(
     let Some(workspace) = config.workspace_at(directory) else {
         bail!(
             "no workspace at {directory}; {} creates one, `annals chorus agents add` adds agents",
-            plain_hint("annals chorus workspaces add", directory, "")
+            quoted_command("annals chorus workspaces add", directory, "")
         );
     };
     let known: Vec<&str> = workspace

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Outcome, choose, input};
 use crate::context::Context;
-use crate::render::command::plain_hint;
+use crate::render::command::quoted_command;
 use crate::render::style::{DIM, ID, paint};
 
 /// Adds a note to a session.
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &NoteArgs, context: &mut Context) -> Result<Outcome> {
         };
         context.out.json(&document)?;
     } else {
-        let notes = plain_hint("annals notes", files.id.as_str(), "");
+        let notes = quoted_command("annals notes", files.id.as_str(), "");
         let text = format!("note added; {notes} shows it");
         context.out.line(format_args!(
             "{}  {}",

@@ -96,7 +96,7 @@ fn format_cost(tally: &Tally, amount: fn(Money) -> String) -> String {
 }
 
 /// Formats a fill as `context 84.0k of 200k, 42 %`.
-pub(crate) fn filled(fill: &ContextFill) -> String {
+pub(crate) fn format_context_fill(fill: &ContextFill) -> String {
     let tokens = size::compact(fill.tokens);
     match fill.window.zip(fill.percent()) {
         Some((window, percent)) => {

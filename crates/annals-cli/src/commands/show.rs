@@ -437,7 +437,7 @@ fn print_selection(
             },
         );
         if marked {
-            context.out.mark();
+            context.out.mark_page_start();
         }
         if page.has_heading && !first {
             pages.push("\n".to_owned());
@@ -510,7 +510,7 @@ fn print_outside_records(
             &mut entry_text::PrecedingEntries::default(),
             manner,
         );
-        context.out.mark();
+        context.out.mark_page_start();
         if !first {
             context.out.blank()?;
         }
@@ -552,7 +552,9 @@ fn print_header(shown: &ShowView<'_>, args: &ShowArgs, context: &mut Context) ->
         session, selection, ..
     } = shown;
     let id = session.files.id.as_str();
-    let filled = shown.context_fill().map(|fill| pricing::filled(&fill));
+    let filled = shown
+        .context_fill()
+        .map(|fill| pricing::format_context_fill(&fill));
     if shown.tail_only {
         let facts: Vec<String> = ["end of the log".to_owned()]
             .into_iter()

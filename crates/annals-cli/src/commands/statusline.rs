@@ -10,9 +10,8 @@ use std::path::PathBuf;
 use annals::cost::{
     BLOCK_LENGTH, BillingBlock, BudgetUsage, Charge, ContextFill, Ledger, Period, Tally, blocks,
 };
-use annals::index::RecentQuery;
 use annals::model::Money;
-use annals::store::Root;
+use annals::store::{RecentQuery, Root};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use jiff::{SignedDuration, Timestamp};

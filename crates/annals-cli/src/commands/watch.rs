@@ -25,7 +25,7 @@ use super::filter::{resolve_dir, warn_unknown_watched_project};
 use super::pricing::Pricer;
 use super::{Outcome, choose};
 use crate::context::{Access, Context, is_unknown_session};
-use crate::render::command::plain_hint;
+use crate::render::command::quoted_command;
 use crate::render::stderr_line;
 use crate::render::style::{DIM, WARNING, paint};
 use crate::render::{size, time};
@@ -139,7 +139,7 @@ fn show_archived(archived: &[Target], args: &WatchArgs, context: &mut Context) -
         let id = &target.files.id;
         context.print_warning(&format!(
             "session {id} is archived and cannot continue; {} restores it",
-            plain_hint("annals restore", id.as_str(), "--apply")
+            quoted_command("annals restore", id.as_str(), "--apply")
         ));
     }
     Ok(())

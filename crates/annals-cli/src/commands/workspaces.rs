@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Outcome, input};
 use crate::context::Context;
-use crate::render::command::hint;
+use crate::render::command::styled_command;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, TITLE, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -381,7 +381,7 @@ pub(super) fn remove(
         )?,
         (true, false) => context.out.line(format_args!(
             "{} restores it",
-            hint("annals delete --undo=", id, "")
+            styled_command("annals delete --undo=", id, "")
         ))?,
         (true, true) => {}
     }

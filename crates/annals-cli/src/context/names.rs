@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use super::Context;
 use crate::commands::filter::session_spellings;
 use crate::error_report::CandidateDetails;
-use crate::render::command::plain_hint;
+use crate::render::command::quoted_command;
 use crate::render::width::truncate_end;
 
 /// The names for the most recently written session.
@@ -48,7 +48,7 @@ pub(crate) struct DeletedSession {
 
 impl fmt::Display for DeletedSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let undo = plain_hint("annals delete --undo=", &self.id, "");
+        let undo = quoted_command("annals delete --undo=", &self.id, "");
         write!(
             f,
             "session {} was deleted {} and is in the trash; {undo} restores it",

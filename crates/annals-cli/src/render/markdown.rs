@@ -12,7 +12,7 @@ mod grid;
 
 use super::style::{BOLD, CODE, DIM, HEADING, LINK, PLAIN, paint_safe};
 use super::text::safe_block;
-use super::width::{Span, chop, expand_tabs, push_spans, spans_text, width, wrap};
+use super::width::{Span, expand_tabs, push_spans, spans_text, split_at_width, width, wrap};
 use anstyle::Style;
 use grid::Grid;
 use pulldown_cmark::{CodeBlockKind, Event, LinkType, Options, Parser, Tag, TagEnd};
@@ -303,7 +303,7 @@ impl Renderer {
         let room = self.room().map(|room| room.saturating_sub(width(bar)));
         for line in code.strip_suffix('\n').unwrap_or(&code).split('\n') {
             let expanded = room.map(|_| expand_tabs(line));
-            for piece in chop(expanded.as_deref().unwrap_or(line), room) {
+            for piece in split_at_width(expanded.as_deref().unwrap_or(line), room) {
                 self.prefix();
                 push_mark(&mut self.out, DIM, bar);
                 if !piece.is_empty() {

@@ -9,7 +9,7 @@ use super::style::{
     ASSISTANT, DIM, ERROR, FAILED, SYSTEM, THINKING, TIME, TOOL, USER, paint, paint_safe,
 };
 use super::text::{safe, safe_block};
-use super::width::{Span, chop, expand_tabs, push_spans, wrap};
+use super::width::{Span, expand_tabs, push_spans, split_at_width, wrap};
 use annals::text::terminal_text;
 use anstyle::Style;
 
@@ -86,7 +86,7 @@ pub(super) fn verbatim(text: &str, is_error: bool, max: Option<usize>, max_lines
     let room = max.map(|max| max.saturating_sub(BAR_WIDTH));
     for line in lines.by_ref().take(max_lines) {
         let expanded = room.map(|_| expand_tabs(line));
-        for piece in chop(expanded.as_deref().unwrap_or(line), room) {
+        for piece in split_at_width(expanded.as_deref().unwrap_or(line), room) {
             push_bar_line(&mut out, bar, style, piece);
         }
     }

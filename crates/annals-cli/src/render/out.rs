@@ -160,7 +160,7 @@ impl Out {
     }
 
     /// Sets the next output as the position where the pager opens the page. The first call counts.
-    pub(crate) fn mark(&mut self) {
+    pub(crate) fn mark_page_start(&mut self) {
         if let Sink::Held { mark, text, .. } = &mut self.sink
             && *mark == PageStart::Awaited
         {
@@ -525,11 +525,11 @@ mod tests {
             out.await_mark();
             (0..9).try_for_each(|n| out.line(n))?;
             assert_eq!(line_of_mark(out), PageStart::Awaited);
-            out.mark();
+            out.mark_page_start();
             assert_eq!(line_of_mark(out), PageStart::At(10));
             out.line("here")?;
             // A second mark has no effect.
-            out.mark();
+            out.mark_page_start();
             out.line("end")
         });
         assert!(shown.is_some_and(|text| text.ends_with("8\nhere\nend\n")));

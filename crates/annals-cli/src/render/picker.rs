@@ -78,7 +78,7 @@ impl<'a> Picker<'a> {
             }
             if let Event::Key(key) = event::read()?
                 && key.kind != KeyEventKind::Release
-                && let Some(choice) = list.press(key)
+                && let Some(choice) = list.handle_key(key)
             {
                 return Ok(choice);
             }
@@ -159,7 +159,7 @@ impl<'a> List<'a> {
         }
     }
 
-    fn press(&mut self, key: KeyEvent) -> Option<Choice> {
+    fn handle_key(&mut self, key: KeyEvent) -> Option<Choice> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         // Letters move the selection only while the filter is empty.
         let free = self.filter.is_empty();
@@ -337,7 +337,7 @@ mod tests {
                 '⌫' => KeyCode::Backspace,
                 letter => KeyCode::Char(letter),
             };
-            last = list.press(KeyEvent::new(code, KeyModifiers::NONE));
+            last = list.handle_key(KeyEvent::new(code, KeyModifiers::NONE));
         }
         last
     }
@@ -366,7 +366,7 @@ mod tests {
             assert_eq!(press(&mut List::new("t", &items), keys), choice, "{keys:?}");
         }
         let stop = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(List::new("t", &items).press(stop), Some(Choice::Quit));
+        assert_eq!(List::new("t", &items).handle_key(stop), Some(Choice::Quit));
     }
 
     #[test]

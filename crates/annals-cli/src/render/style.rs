@@ -203,7 +203,7 @@ mod tests {
     }
 
     /// Returns the contrast of a colour with black and with white, by WCAG 2.
-    fn contrasts(number: u8) -> [f64; 2] {
+    fn contrast_ratios(number: u8) -> [f64; 2] {
         const LEVELS: [u8; 6] = [0, 95, 135, 175, 215, 255];
         let level = |step: u8| LEVELS[usize::from(step % 6)];
         let channels = match number {
@@ -237,7 +237,7 @@ mod tests {
             match style.get_fg_color() {
                 None => {}
                 Some(Color::Ansi256(color)) => {
-                    for contrast in contrasts(color.index()) {
+                    for contrast in contrast_ratios(color.index()) {
                         assert!(contrast >= 4.0, "{style:?}: {contrast:.2}");
                     }
                 }

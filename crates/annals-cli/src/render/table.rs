@@ -37,7 +37,7 @@ impl Table {
 
     /// Formats header and rows in at most `max` columns, if given; each line ends in `\n`.
     pub(crate) fn render(&self, max: Option<usize>) -> String {
-        let widths = self.fit(max);
+        let widths = self.choose_widths(max);
         let mut out = String::new();
         let header: Vec<Cell> = self
             .columns
@@ -90,7 +90,7 @@ impl Table {
     }
 
     /// Decides each column's width; `None` omits the column.
-    fn fit(&self, max: Option<usize>) -> Vec<Option<usize>> {
+    fn choose_widths(&self, max: Option<usize>) -> Vec<Option<usize>> {
         let naturals: Vec<usize> = (0..self.columns.len())
             .map(|n| self.natural_width(n, max.is_some()))
             .collect();

@@ -91,14 +91,14 @@ impl Clock {
     }
 
     /// Parses the value of `--since`. A bare day means its first instant.
-    pub(crate) fn since(&self, text: &str) -> Result<Timestamp, BadTime> {
+    pub(crate) fn parse_since(&self, text: &str) -> Result<Timestamp, BadTime> {
         self.now()
             .parse_since(text)
             .ok_or_else(|| BadTime::new(text))
     }
 
     /// Parses the value of `--until`. A bare day means its last instant.
-    pub(crate) fn until(&self, text: &str) -> Result<Timestamp, BadTime> {
+    pub(crate) fn parse_until(&self, text: &str) -> Result<Timestamp, BadTime> {
         self.now()
             .parse_until(text)
             .ok_or_else(|| BadTime::new(text))
@@ -259,8 +259,8 @@ mod tests {
                 "2026-03-01T17:00:00Z",
             ),
         ] {
-            assert_eq!(clock().since(given), Ok(ts(since)), "{given}");
-            assert_eq!(clock().until(given), Ok(ts(until)), "{given}");
+            assert_eq!(clock().parse_since(given), Ok(ts(since)), "{given}");
+            assert_eq!(clock().parse_until(given), Ok(ts(until)), "{given}");
         }
     }
 
@@ -290,8 +290,8 @@ mod tests {
             ("13 mar 2026", "2026-03-12", "2026-03-13"),
             ("nov 17, 2024", "2024-11-16", "2024-11-17"),
         ] {
-            assert_eq!(clock().since(given), Ok(ts(&start(first))), "{given}");
-            assert_eq!(clock().until(given), Ok(ts(&end(last))), "{given}");
+            assert_eq!(clock().parse_since(given), Ok(ts(&start(first))), "{given}");
+            assert_eq!(clock().parse_until(given), Ok(ts(&end(last))), "{given}");
         }
         for (given, time) in [
             ("3 days ago", "2026-03-09T11:00:00Z"),
@@ -305,8 +305,8 @@ mod tests {
             ("yesterday 14:02", "2026-03-11T13:02:00Z"),
             ("mon 9:00", "2026-03-09T08:00:00Z"),
         ] {
-            assert_eq!(clock().since(given), Ok(ts(time)), "{given}");
-            assert_eq!(clock().until(given), Ok(ts(time)), "{given}");
+            assert_eq!(clock().parse_since(given), Ok(ts(time)), "{given}");
+            assert_eq!(clock().parse_until(given), Ok(ts(time)), "{given}");
         }
     }
 
@@ -322,21 +322,21 @@ mod tests {
             "2025-03-12T12:00:00Z",
         ] {
             let shown = clock().ago(ts(time));
-            assert!(clock().since(&shown).is_ok(), "{shown}");
+            assert!(clock().parse_since(&shown).is_ok(), "{shown}");
         }
     }
 
     #[test]
     fn days_respect_daylight_saving_changes() {
         assert_eq!(
-            clock().until("2026-03-29"),
+            clock().parse_until("2026-03-29"),
             Ok(ts("2026-03-29T21:59:59.999999999Z"))
         );
         let after = Clock {
             now: ts("2026-03-30T12:00:00+02:00"),
             ..clock()
         };
-        assert_eq!(after.since("2d"), Ok(ts("2026-03-28T12:00:00+01:00")));
+        assert_eq!(after.parse_since("2d"), Ok(ts("2026-03-28T12:00:00+01:00")));
     }
 
     #[test]
@@ -373,7 +373,7 @@ mod tests {
             "monday tuesday",
             "17 nov 2026 x",
         ] {
-            let message = clock().since(given).expect_err(given).to_string();
+            let message = clock().parse_since(given).expect_err(given).to_string();
             assert!(
                 message.contains("36h") && message.contains("RFC 3339"),
                 "{message}"
@@ -381,7 +381,7 @@ mod tests {
         }
         assert!(
             !clock()
-                .since("\x1b[2J")
+                .parse_since("\x1b[2J")
                 .unwrap_err()
                 .to_string()
                 .contains('\x1b')

@@ -96,7 +96,7 @@ pub(crate) fn wrap(spans: &[Span], max: Option<usize>) -> Vec<Vec<Span>> {
 }
 
 /// Splits one line into pieces of at most `max` columns; preserves all spaces.
-pub(crate) fn chop(line: &str, max: Option<usize>) -> Vec<&str> {
+pub(crate) fn split_at_width(line: &str, max: Option<usize>) -> Vec<&str> {
     let Some(max) = max.map(|max| max.max(1)) else {
         return vec![line];
     };
@@ -337,8 +337,11 @@ mod tests {
 
     #[test]
     fn chop_preserves_spaces() {
-        assert_eq!(chop("    let x = 1;", Some(8)), ["    let ", "x = 1;"]);
-        assert_eq!(chop("", Some(8)), [""]);
+        assert_eq!(
+            split_at_width("    let x = 1;", Some(8)),
+            ["    let ", "x = 1;"]
+        );
+        assert_eq!(split_at_width("", Some(8)), [""]);
         assert_eq!(expand_tabs("a\tb\t\tc"), "a   b       c");
     }
 

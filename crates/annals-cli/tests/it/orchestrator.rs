@@ -294,7 +294,6 @@ fn empty_session_stays_listed_next_to_another_in_its_log() {
 /// The index stores each session's share of a log, and only appended bytes are read later.
 #[test]
 fn inventory_does_not_reread_a_shared_log() {
-    use annals::index::Index;
     use annals::store::{Root, Store};
     let stage = Stage::empty().with_layout("orchestrator");
     let folder = stage.root.join("projects/v_FXjHoCS5zUJmfyn-5v");
@@ -330,21 +329,25 @@ fn inventory_does_not_reread_a_shared_log() {
     };
     // Files changed a moment ago are not indexed.
     std::thread::sleep(std::time::Duration::from_millis(300));
-    let mut index = Index::open(&state).unwrap();
-    let first = index.inventory(&store);
+    let index = Store::new(store.roots().to_vec())
+        .with_state(&state)
+        .with_index();
+    // Lists create the index.
+    assert_eq!(index.list(None).len(), 2);
+    let first = index.inventory();
     assert_eq!(first.sessions.len(), 2);
     for more in [line(1, "new"), line(2, "one")] {
         text += &more;
         fs::write(&log, &text).unwrap();
         let before = read();
-        let found = index.inventory(&store);
+        let found = index.inventory();
         assert!(read() - before < 2 << 20, "{} bytes", read() - before);
         assert_eq!(seen(&found), seen(&store.inventory()));
     }
     // The log is replaced by one of the same length.
     let swapped = text.replace("\"other\"", "\"third\"");
     fs::write(&log, &swapped).unwrap();
-    assert_eq!(seen(&index.inventory(&store)), seen(&store.inventory()));
+    assert_eq!(seen(&index.inventory()), seen(&store.inventory()));
 }
 
 #[test]

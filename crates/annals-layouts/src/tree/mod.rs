@@ -230,7 +230,7 @@ fn conversations(turns: &Turns) -> Vec<Conversation> {
             let about = turns.path_info(turn);
             Some(Conversation {
                 leaf: about.leaf?,
-                tip: turns.tip(turn)?,
+                tip: turns.last_entry(turn)?,
                 messages: about.messages,
                 started: about.started,
                 updated: about.updated,

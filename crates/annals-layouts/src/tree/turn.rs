@@ -138,7 +138,7 @@ impl Turns {
     }
 
     /// Returns the last entry of a turn in file order.
-    pub(super) fn tip(&self, turn: usize) -> Option<usize> {
+    pub(super) fn last_entry(&self, turn: usize) -> Option<usize> {
         self.turns.get(turn)?.tip
     }
 
@@ -192,7 +192,7 @@ impl Turns {
             let Some(slot) = this.parent.and_then(|parent| best.get_mut(parent)) else {
                 continue;
             };
-            if slot.is_none_or(|other| self.tip(other) < self.tip(reached)) {
+            if slot.is_none_or(|other| self.last_entry(other) < self.last_entry(reached)) {
                 *slot = Some(reached);
             }
         }

@@ -320,16 +320,16 @@ fn rank<'a>(
     let name = account.map(|account| (&account.session, &account.file));
     (
         charge.copied,
-        late(charge.time),
+        time_or_latest(charge.time),
         began,
-        late(started),
+        time_or_latest(started),
         name,
         aside,
     )
 }
 
 /// Treats an unknown time as the latest.
-fn late(time: Option<Timestamp>) -> Timestamp {
+fn time_or_latest(time: Option<Timestamp>) -> Timestamp {
     time.unwrap_or(Timestamp::MAX)
 }
 

@@ -18,7 +18,7 @@ use crate::store::content_cache::{ContentCache, StoredContent};
 use crate::store::{Inventory, Root, RootFile, Store, is_stable};
 use annals_jsonl::{Cursor, FileId, FileIdParts};
 
-use super::Index;
+use super::IndexDatabase;
 use super::codec;
 use super::database::{BUSY_TIMEOUT, new_number, number_of};
 use super::text_store;
@@ -370,10 +370,10 @@ pub(super) fn delete_gone(
     change.commit()
 }
 
-impl Index {
+impl IndexDatabase {
     /// Returns all sessions in the roots of a store, archived ones included. Same result as
     /// [`Store::inventory`].
-    pub fn inventory(&mut self, store: &Store) -> Inventory {
+    pub(super) fn inventory(&mut self, store: &Store) -> Inventory {
         let listed = now();
         // One transaction: without it, each row would lock the database and check its cache.
         let reading = self.database.unchecked_transaction();

@@ -10,13 +10,13 @@ use crate::store::session_summary::{FolderSummary, SessionSummary};
 use crate::store::{FolderHints, Inventory, Root, SessionFiles, SessionLabel, read_each};
 use annals_layouts::model::EntryKey;
 
-use super::Index;
+use super::IndexDatabase;
 use super::session_rows::{self, SortedSessions, is_same};
 
-impl Index {
+impl IndexDatabase {
     /// Returns the labels of sessions, given by inventory index, each once, like
     /// [`Sessions::labels`](crate::store::Sessions::labels).
-    pub fn session_labels(
+    pub(super) fn session_labels(
         &mut self,
         inventory: &Inventory,
         wanted: &[usize],
@@ -107,7 +107,7 @@ struct Folders<'a> {
 }
 
 impl<'a> Folders<'a> {
-    fn load(&mut self, index: &Index, inventory: &'a Inventory) -> rusqlite::Result<()> {
+    fn load(&mut self, index: &IndexDatabase, inventory: &'a Inventory) -> rusqlite::Result<()> {
         let sessions = &inventory.sessions;
         let mut roots: Vec<&Root> = Vec::new();
         for (at, files) in sessions.iter().enumerate() {

@@ -1,6 +1,5 @@
 //! Builds the ledger from the index and from the bytes appended to logs since.
 
-use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,35 +7,35 @@ use jiff::Timestamp;
 use crate::cost::Ledger;
 use crate::error::Error;
 use crate::store::usage_collector::{LogUsage, OwnLog, UsageCollector, are_unchanged};
-use crate::store::{LedgerWithSession, Root, RootFile, Store};
+use crate::store::{LedgerWithSession, RecentQuery, Root, RootFile, Store};
 
-use super::Index;
+use super::IndexDatabase;
 use super::database::{BUSY_TIMEOUT, RootScan, last_scan, save_scan, with_small_cache};
 use super::files::{delete_gone, now};
 use super::usage::{load, recent, write};
 
-impl Index {
+impl IndexDatabase {
     /// Returns the ledger of a store. Reads only what was appended to logs since the last call.
-    pub fn ledger(
+    pub(super) fn ledger(
         &mut self,
         store: &Store,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> (Ledger, Vec<Error>) {
-        let books = self.read_all(store, progress, false);
-        self.spare_others(store, &books);
-        books.ledger()
+        let collector = self.read_all(store, progress, false);
+        self.record_scan(store, &collector);
+        collector.ledger()
     }
 
     /// Records that all logs were just scanned, which saves [`recent`](Self::recent) a scan.
     /// Skipped if recorded in the last minute or if the database is locked.
-    fn spare_others(&mut self, store: &Store, books: &UsageCollector<'_>) {
+    fn record_scan(&mut self, store: &Store, collector: &UsageCollector<'_>) {
         const LATELY: i64 = 60_000;
         let now = Timestamp::now().as_millisecond();
         for (number, root) in store.roots().iter().enumerate() {
             let last = last_scan(&self.database, root).ok().flatten();
             if last.is_none_or(|last| !(now - LATELY..=now).contains(&last.at)) {
                 let _ = self.database.busy_timeout(Duration::ZERO);
-                let places = books.recent_dirs(root, number);
+                let places = collector.recent_dirs(root, number);
                 let _ = save_scan(&self.database, root, &RootScan { at: now, places });
                 let _ = self.database.busy_timeout(BUSY_TIMEOUT);
             }
@@ -50,12 +49,12 @@ impl Index {
         changed_only: bool,
     ) -> UsageCollector<'a> {
         let listed = now();
-        let mut books = UsageCollector::find_logs(store);
+        let mut collector = UsageCollector::find_logs(store);
         let mut gone = Vec::new();
         for (number, root) in store.roots().iter().enumerate() {
             // Each row is read once, so a large page cache does not help.
             let loaded = with_small_cache(&mut self.database, |database| {
-                load(database, root, number, &mut books, changed_only)
+                load(database, root, number, &mut collector, changed_only)
             });
             match loaded {
                 Ok(rows) => gone.push((root, rows)),
@@ -66,20 +65,20 @@ impl Index {
                 }
             }
         }
-        self.read_rest(&mut books, listed, progress);
+        self.read_rest(&mut collector, listed, progress);
         // A log that was not found no longer exists, if the whole store could be listed.
-        for (root, gone) in gone.iter().filter(|_| books.errors.is_empty()) {
+        for (root, gone) in gone.iter().filter(|_| collector.errors.is_empty()) {
             if let Err(error) = delete_gone(&mut self.database, root, gone) {
                 self.save_failed(&error);
             }
         }
-        books
+        collector
     }
 
     /// Reads the logs that are not in the index, and saves them.
     fn read_rest(
         &mut self,
-        books: &mut UsageCollector<'_>,
+        collector: &mut UsageCollector<'_>,
         listed: i64,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) {
@@ -90,7 +89,7 @@ impl Index {
                 failure = Some(error);
             }
         };
-        books.read_unread(keep, progress);
+        collector.read_unread(keep, progress);
         if let Some(error) = failure {
             self.save_failed(&error);
         }
@@ -105,7 +104,7 @@ impl Index {
     /// method or by [`ledger`](Self::ledger). Until then two things may be missing: appends to a
     /// log of another session without charges since then, and logs in directories that had none at
     /// the last check.
-    pub fn recent(
+    pub(super) fn recent(
         &mut self,
         store: &Store,
         asked: &RecentQuery<'_>,
@@ -125,22 +124,22 @@ impl Index {
         let mut troubles = Vec::new();
         if !known {
             let warnings_before = self.warnings.len();
-            let mut books = self.read_all(store, &|_, _| {}, true);
+            let mut collector = self.read_all(store, &|_, _| {}, true);
             // Data that was not saved cannot be queried below.
             if self.warnings.len() > warnings_before {
-                return self.all(store, asked);
+                return self.complete(store, asked);
             }
             for (number, root) in store.roots().iter().enumerate() {
-                let places = books.recent_dirs(root, number);
+                let places = collector.recent_dirs(root, number);
                 if save_scan(&self.database, root, &RootScan { at: now, places }).is_err() {
-                    return self.all(store, asked);
+                    return self.complete(store, asked);
                 }
             }
-            troubles.append(&mut books.errors);
+            troubles.append(&mut collector.errors);
         }
         let since = asked.since.as_millisecond();
         let listed = super::files::now();
-        let mut books = UsageCollector::new(store);
+        let mut collector = UsageCollector::new(store);
         for (number, root) in store.roots().iter().enumerate() {
             let log = asked.session.and_then(|log| OwnLog::new(root, log));
             let session = log.as_ref().and_then(|log| log.artifact.session.as_ref());
@@ -148,62 +147,34 @@ impl Index {
                 Ok(rows) => rows,
                 Err(error) => {
                     self.recreate(&error);
-                    return self.all(store, asked);
+                    return self.complete(store, asked);
                 }
             };
             // The session's own files, indexed or not, and the recent indexed files.
             let mut own = log.map(|log| log.files(root)).unwrap_or_default();
-            for (path, tab) in rows {
+            for (path, usage) in rows {
                 let path = root.path.join(path);
                 match own.iter().position(|file| file.path == path) {
-                    Some(at) => books.add(number, own.swap_remove(at), Some(tab)),
-                    None => books.add_known(number, root, path, tab),
+                    Some(at) => collector.add(number, own.swap_remove(at), Some(usage)),
+                    None => collector.add_known(number, root, path, usage),
                 }
             }
             for file in own {
-                books.add(number, file, None);
+                collector.add(number, file, None);
             }
         }
-        self.read_rest(&mut books, listed, &|_, _| {});
-        books.errors.append(&mut troubles);
-        books.ledger_with_session(asked.session)
+        self.read_rest(&mut collector, listed, &|_, _| {});
+        collector.errors.append(&mut troubles);
+        collector.ledger_with_session(asked.session)
     }
 
     /// Returns the complete ledger, as a fallback.
-    fn all(&mut self, store: &Store, asked: &RecentQuery<'_>) -> (LedgerWithSession, Vec<Error>) {
-        let books = self.read_all(store, &|_, _| {}, false);
-        books.ledger_with_session(asked.session)
-    }
-}
-
-/// Query for [`Index::recent`].
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct RecentQuery<'a> {
-    /// Current time.
-    pub now: Timestamp,
-    /// Start of the wanted period; older charges may be returned too.
-    pub since: Timestamp,
-    /// Log of a session whose charges are all wanted.
-    pub session: Option<&'a Path>,
-    /// Age of the last full check after which all logs are checked again.
-    pub max_age: Duration,
-}
-
-impl<'a> RecentQuery<'a> {
-    /// Returns a query for the charges since `since`.
-    pub fn new(now: Timestamp, since: Timestamp) -> Self {
-        RecentQuery {
-            now,
-            since,
-            session: None,
-            max_age: Duration::from_secs(5 * 60),
-        }
-    }
-
-    /// Adds all charges of the session with this log.
-    pub fn session(mut self, log: Option<&'a Path>) -> Self {
-        self.session = log;
-        self
+    fn complete(
+        &mut self,
+        store: &Store,
+        asked: &RecentQuery<'_>,
+    ) -> (LedgerWithSession, Vec<Error>) {
+        let collector = self.read_all(store, &|_, _| {}, false);
+        collector.ledger_with_session(asked.session)
     }
 }

@@ -12,38 +12,38 @@ use crate::store::{
 };
 use annals_layouts::model::EntryKey;
 
-use super::Index;
+use super::IndexDatabase;
 use super::charge_codec::Names;
 use super::files::now;
 use super::session_rows::{NewRow, SessionRow, SortedSessions, load, load_conversations, write};
 
-impl Index {
+impl IndexDatabase {
     /// Summarizes every session, like [`Sessions::read`](crate::store::Sessions::read).
-    pub fn sessions(
+    pub(super) fn sessions(
         &mut self,
         store: &Store,
         inventory: &Inventory,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Vec<Result<SessionInfo>> {
-        let facts = self.gather(store, inventory, progress, &mut All::default());
+        let facts = self.gather(store, inventory, progress, &mut AllSummaries::default());
         let all: Vec<&SessionFiles> = inventory.sessions.iter().collect();
         session_summary::make_infos(&all, facts, &inventory.retention_days())
     }
 
     /// Saves the rows of sessions that are new or have changed. Returns read errors.
-    pub fn update_sessions(
+    pub(super) fn update_sessions(
         &mut self,
         store: &Store,
         inventory: &Inventory,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Vec<Error> {
-        let updated = self.gather(store, inventory, progress, &mut Updating);
+        let updated = self.gather(store, inventory, progress, &mut NothingToShow);
         updated.into_iter().filter_map(Result::err).collect()
     }
 
     /// Returns the conversations of some sessions, like
     /// [`Sessions::conversations`](crate::store::Sessions::conversations).
-    pub fn conversations(
+    pub(super) fn conversations(
         &mut self,
         store: &Store,
         inventory: &Inventory,
@@ -57,7 +57,12 @@ impl Index {
                 *is_wanted = true;
             }
         }
-        let found = self.gather(store, inventory, progress, &mut Conversing { is_wanted });
+        let found = self.gather(
+            store,
+            inventory,
+            progress,
+            &mut ConversationRows { is_wanted },
+        );
         let mut names = Names::default();
         let mut conversations: Vec<Option<Result<Conversations>>> = Vec::with_capacity(found.len());
         let mut folders: HashMap<_, HashMap<EntryKey, Box<str>>> = HashMap::new();
@@ -103,17 +108,17 @@ impl Index {
         store: &Store,
         inventory: &Inventory,
         progress: &(dyn Fn(u64, u64) + Sync),
-        gathering: &mut G,
-    ) -> Vec<Result<G::Told>> {
+        collector: &mut G,
+    ) -> Vec<Result<G::Item>> {
         let all = &inventory.sessions;
-        let mut found: Vec<Option<Result<G::Told>>> = all.iter().map(|_| None).collect();
+        let mut found: Vec<Option<Result<G::Item>>> = all.iter().map(|_| None).collect();
         for root in store.roots() {
             let sorted = SortedSessions::new(root, all);
             let loaded = load(&self.database, &sorted, |at, files, row| {
                 if row.is_current(files)
                     && let Some(slot) = found.get_mut(at)
                 {
-                    *slot = gathering.known(at, &row).map(Ok);
+                    *slot = collector.known(at, &row).map(Ok);
                 }
             });
             let mut gone = loaded.unwrap_or_else(|error| {
@@ -127,14 +132,14 @@ impl Index {
             let unknown = |(at, _): &&(usize, &SessionFiles)| matches!(found.get(*at), Some(None));
             let work: Vec<(usize, &SessionFiles)> =
                 sorted.list.iter().filter(unknown).copied().collect();
-            let mut keep = Keep {
+            let mut keep = SavingReader {
                 index: self,
                 root,
                 failed: false,
             };
             keep.read(&work, progress, |at, reading| {
                 if let Some(slot) = found.get_mut(at) {
-                    *slot = Some(reading.map(|reading| gathering.read(at, *reading)));
+                    *slot = Some(reading.map(|reading| collector.read(at, *reading)));
                 }
             });
             keep.write(&[], &gone);
@@ -143,7 +148,7 @@ impl Index {
         let others = all.iter().zip(&mut found).enumerate();
         for (at, (files, slot)) in others.filter(|(_, (_, slot))| slot.is_none()) {
             let reading = Session::read(files.clone()).map(|session| SessionReading::new(&session));
-            *slot = Some(reading.map(|reading| gathering.read(at, reading)));
+            *slot = Some(reading.map(|reading| collector.read(at, reading)));
         }
         found.into_iter().flatten().collect()
     }
@@ -152,20 +157,20 @@ impl Index {
 /// Collector of session rows, one at a time, so that a list holds only what it shows.
 pub(super) trait RowCollector {
     /// Result for one session.
-    type Told;
+    type Item;
 
     /// Takes the stored row of an unchanged session; `None` if it cannot be decoded (a cache miss).
-    fn known(&mut self, at: usize, row: &SessionRow<'_>) -> Option<Self::Told>;
+    fn known(&mut self, at: usize, row: &SessionRow<'_>) -> Option<Self::Item>;
 
     /// Takes a session that was read now.
-    fn read(&mut self, at: usize, reading: SessionReading) -> Self::Told;
+    fn read(&mut self, at: usize, reading: SessionReading) -> Self::Item;
 }
 
 /// Collects nothing; reading saves the rows.
-struct Updating;
+struct NothingToShow;
 
-impl RowCollector for Updating {
-    type Told = ();
+impl RowCollector for NothingToShow {
+    type Item = ();
 
     fn known(&mut self, _: usize, _: &SessionRow<'_>) -> Option<()> {
         Some(())
@@ -176,12 +181,12 @@ impl RowCollector for Updating {
 
 /// Collects the summary of every session.
 #[derive(Default)]
-struct All {
+struct AllSummaries {
     names: Names,
 }
 
-impl RowCollector for All {
-    type Told = SessionSummary;
+impl RowCollector for AllSummaries {
+    type Item = SessionSummary;
 
     fn known(&mut self, _: usize, row: &SessionRow<'_>) -> Option<SessionSummary> {
         row.summary(&mut self.names)
@@ -194,7 +199,7 @@ impl RowCollector for All {
 
 /// Collects the conversations of some sessions, and the summaries in all logs, which may refer to
 /// them.
-struct Conversing {
+struct ConversationRows {
     is_wanted: Vec<bool>,
 }
 
@@ -206,16 +211,16 @@ enum Found {
     Read(Conversations),
 }
 
-impl Conversing {
+impl ConversationRows {
     fn is_wanted(&self, at: usize) -> bool {
         self.is_wanted.get(at) == Some(&true)
     }
 }
 
-impl RowCollector for Conversing {
-    type Told = (Vec<(EntryKey, Box<str>)>, Found);
+impl RowCollector for ConversationRows {
+    type Item = (Vec<(EntryKey, Box<str>)>, Found);
 
-    fn known(&mut self, at: usize, row: &SessionRow<'_>) -> Option<Self::Told> {
+    fn known(&mut self, at: usize, row: &SessionRow<'_>) -> Option<Self::Item> {
         let found = match self.is_wanted(at) {
             true => Found::Stored,
             false => Found::Unwanted,
@@ -223,7 +228,7 @@ impl RowCollector for Conversing {
         Some((row.summaries().collect(), found))
     }
 
-    fn read(&mut self, at: usize, reading: SessionReading) -> Self::Told {
+    fn read(&mut self, at: usize, reading: SessionReading) -> Self::Item {
         let found = match self.is_wanted(at) {
             true => Found::Read(reading.conversations),
             false => Found::Unwanted,
@@ -233,14 +238,14 @@ impl RowCollector for Conversing {
 }
 
 /// Reader of sessions of a root that saves what it read.
-struct Keep<'a> {
-    index: &'a mut Index,
+struct SavingReader<'a> {
+    index: &'a mut IndexDatabase,
     root: &'a Root,
     /// A row could not be saved.
     failed: bool,
 }
 
-impl Keep<'_> {
+impl SavingReader<'_> {
     /// Reads sessions in portions. Each portion is saved before the next, so an interrupted listing
     /// resumes there.
     fn read(
@@ -253,7 +258,7 @@ impl Keep<'_> {
         let mut done = 0;
         let mut rest = work;
         while !rest.is_empty() {
-            let (portion, after) = rest.split_at(portion(rest));
+            let (portion, after) = rest.split_at(portion_len(rest));
             rest = after;
             let sessions: Vec<&SessionFiles> = portion.iter().map(|(_, files)| *files).collect();
             let now = now();
@@ -312,7 +317,7 @@ impl SessionReading {
 }
 
 /// Returns the number of sessions to read before saving.
-fn portion(work: &[(usize, &SessionFiles)]) -> usize {
+fn portion_len(work: &[(usize, &SessionFiles)]) -> usize {
     const BYTES: u64 = 96 << 20;
     const SESSIONS: usize = 4_096;
     let mut bytes = 0;

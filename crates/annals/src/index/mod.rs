@@ -15,11 +15,13 @@
 //! turn. SQLite's write-ahead log makes concurrent processes safe. All stored data has a checksum;
 //! damaged data is read from the logs again.
 
+mod attached;
 mod charge_codec;
 mod codec;
 mod database;
 mod files;
 mod fingerprint;
+mod handle;
 mod labels;
 mod ledger;
 mod listing;
@@ -38,8 +40,9 @@ mod text_update;
 mod usage;
 mod usage_codec;
 
-pub use ledger::RecentQuery;
+pub use handle::Index;
 pub use location::{IndexFile, IndexFileKind};
-pub use open::{Index, Warning};
+use open::IndexDatabase;
+pub use open::Warning;
 pub use status::{IndexStatus, PartStatus, RootStatus};
 pub use stored::StoredSession;

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::store::session_summary::{self, RepeatedResponses, SessionSummary};
 use crate::store::{Inventory, Session, SessionFiles, SessionInfo, Store};
 
-use super::Index;
+use super::IndexDatabase;
 use super::charge_codec::Names;
 use super::listing::{RowCollector, SessionReading};
 use super::session_rows::{SessionRow, load_one};
@@ -30,7 +30,7 @@ struct SessionHead {
 }
 
 impl RowCollector for Heads {
-    type Told = SessionHead;
+    type Item = SessionHead;
 
     fn known(&mut self, at: usize, row: &SessionRow<'_>) -> Option<SessionHead> {
         row.messages(|message| self.copies.add(at, message))?;
@@ -55,9 +55,9 @@ impl RowCollector for Heads {
     }
 }
 
-impl Index {
+impl IndexDatabase {
     /// Returns the most recent sessions, like [`Sessions::newest`](crate::store::Sessions::newest).
-    pub fn newest_sessions(
+    pub(super) fn newest_sessions(
         &mut self,
         store: &Store,
         inventory: &Inventory,

@@ -7,13 +7,13 @@ use rusqlite::Connection;
 use crate::error::{Error, Result};
 
 use super::database::{
-    OpenError, connect, connect_to_read, is_damage, is_read_only, is_sound, name, set_aside,
+    OpenError, connect, connect_to_read, is_damage, is_read_only, is_sound, set_aside,
 };
-use super::location::{self, IndexFile};
+use super::location;
 
 /// Open index database.
 #[derive(Debug)]
-pub struct Index {
+pub(crate) struct IndexDatabase {
     pub(super) database: Connection,
     pub(super) warnings: Vec<Warning>,
     /// True if the database cannot be written.
@@ -33,6 +33,11 @@ pub enum Warning {
         /// Reason.
         why: String,
     },
+    /// The index could not be opened.
+    Unusable {
+        /// Reason.
+        error: Error,
+    },
     /// Data could not be saved, so it will be read again.
     SaveFailed {
         /// Reason.
@@ -48,6 +53,7 @@ impl std::fmt::Display for Warning {
                 "the index {why}; it was moved to {} and will be rebuilt",
                 to.display()
             ),
+            Warning::Unusable { error } => write!(f, "{error}; reading all logs instead"),
             Warning::SaveFailed { why } => {
                 write!(
                     f,
@@ -58,41 +64,27 @@ impl std::fmt::Display for Warning {
     }
 }
 
-impl Index {
+impl IndexDatabase {
     /// Opens the index of a state directory; creates it if missing.
     ///
     /// A damaged database is renamed. Each format version has its own file. A directory that
     /// belongs to another user is refused. An index in a read-only directory is opened read-only.
-    pub fn open(state: &Path) -> Result<Self> {
-        Index::at(location::prepare(state)?)
+    pub(super) fn open(state: &Path) -> Result<Self> {
+        IndexDatabase::at(location::prepare(state)?)
     }
 
     /// Opens the index of a state directory, if it exists.
-    pub fn open_existing(state: &Path) -> Result<Option<Self>> {
-        location::existing(state)?.map(Index::at).transpose()
-    }
-
-    /// Returns the path of the index in a state directory, whether or not it exists.
-    pub fn path(state: &Path) -> PathBuf {
-        state.join(name())
-    }
-
-    /// Lists all index files of a state directory: those of this version, of other versions, and
-    /// files set aside as unusable.
-    pub fn files(state: &Path) -> Result<Vec<IndexFile>> {
-        location::files(state)
-    }
-
-    /// Deletes all index files and returns them. Only time is lost.
-    pub fn delete(state: &Path) -> Result<Vec<IndexFile>> {
-        location::delete(state)
+    pub(super) fn open_existing(state: &Path) -> Result<Option<Self>> {
+        location::existing(state)?
+            .map(IndexDatabase::at)
+            .transpose()
     }
 
     fn at(path: PathBuf) -> Result<Self> {
         if let Some(state) = path.parent()
             && location::is_read_only(state)
         {
-            return Index::open_read_only(state, &path);
+            return IndexDatabase::open_read_only(state, &path);
         }
         let failed = |path: &Path, error| Error::io("set aside", path, error);
         let mut notices = Vec::new();
@@ -107,7 +99,7 @@ impl Index {
         };
         // SQLite falls back to read-only if the file is not writable.
         let read_only = database.is_readonly("main").unwrap_or(false);
-        Ok(Index {
+        Ok(IndexDatabase {
             database,
             warnings: notices,
             read_only,
@@ -117,7 +109,7 @@ impl Index {
 
     /// Opens an index in a read-only directory.
     fn open_read_only(state: &Path, path: &Path) -> Result<Self> {
-        Ok(Index {
+        Ok(IndexDatabase {
             database: connect_to_read(path).map_err(|_| location::read_only(state))?,
             warnings: Vec::new(),
             read_only: true,
@@ -126,13 +118,21 @@ impl Index {
     }
 
     /// Returns true if the index can be queried but not updated.
-    pub fn is_read_only(&self) -> bool {
+    pub(super) fn is_read_only(&self) -> bool {
         self.read_only
     }
 
     /// Returns the pending warnings and clears them.
-    pub fn take_warnings(&mut self) -> Vec<Warning> {
+    pub(super) fn take_warnings(&mut self) -> Vec<Warning> {
         std::mem::take(&mut self.warnings)
+    }
+
+    /// Returns the reason why something could not be saved.
+    pub(super) fn save_failure(&self) -> Option<&str> {
+        self.warnings.iter().find_map(|warning| match warning {
+            Warning::SaveFailed { why } => Some(why.as_str()),
+            _ => None,
+        })
     }
 
     pub(super) fn save_failed(&mut self, error: &rusqlite::Error) {

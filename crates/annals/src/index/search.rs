@@ -11,7 +11,7 @@ use crate::search::{Matcher, Query, ScanPlan, SearchResults, SearchRun, Term, Te
 use crate::store::Inventory;
 use annals_layouts::model::Span;
 
-use super::Index;
+use super::IndexDatabase;
 use super::database::with_small_cache;
 use super::segment::Documents;
 use super::text_files::{IndexedTexts, RootTexts};
@@ -29,43 +29,42 @@ const PIECES: usize = 16;
 /// Spans of records that may match, by file id.
 type Candidates = HashMap<i64, Vec<Span>>;
 
-impl Index {
+impl IndexDatabase {
     /// Searches all sessions of an inventory.
     ///
     /// Text appended to logs since [`index_text`](Self::index_text) is scanned; all logs are
-    /// scanned if the query has no words. Results are the same as those of
-    /// [`Store::search`](crate::store::Store::search).
-    pub fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
-        let mut hunt = SearchRun::new(inventory, query)?;
+    /// scanned if the query has no words.
+    pub(super) fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
+        let mut run = SearchRun::new(inventory, query)?;
         self.text_outdated = true;
-        let plans = self.plans(&hunt, inventory).unwrap_or_else(|error| {
+        let plans = self.plans(&run, inventory).unwrap_or_else(|error| {
             self.recreate(&error);
             None
         });
-        let all = || hunt.sources.iter().map(|_| ScanPlan::ALL).collect();
+        let all = || run.sources.iter().map(|_| ScanPlan::ALL).collect();
         let plans = plans.unwrap_or_else(all);
-        let sessions = hunt.sessions_to_look_up(&plans);
-        hunt.set_summaries(self.summaries(inventory, sessions.into_iter()));
-        Ok(hunt.run(plans))
+        let sessions = run.sessions_to_look_up(&plans);
+        run.set_summaries(self.summaries(inventory, sessions.into_iter()));
+        Ok(run.run(plans))
     }
 
     /// Returns true if the last search found text that [`index_text`](Self::index_text) would add.
-    pub fn needs_text_update(&self) -> bool {
+    pub(super) fn needs_text_update(&self) -> bool {
         self.text_outdated
     }
 
     /// Returns the parts of each source to scan; `None` to scan everything.
     fn plans(
         &mut self,
-        hunt: &SearchRun<'_>,
+        run: &SearchRun<'_>,
         inventory: &Inventory,
     ) -> rusqlite::Result<Option<Vec<ScanPlan>>> {
-        if !can_use_index(&hunt.matcher) {
+        if !can_use_index(&run.matcher) {
             return Ok(None);
         }
-        let behind = &mut self.text_outdated;
+        let outdated = &mut self.text_outdated;
         with_small_cache(&mut self.database, |database| {
-            plan(database, hunt, inventory, behind)
+            plan(database, run, inventory, outdated)
         })
     }
 }
@@ -73,39 +72,39 @@ impl Index {
 /// Returns true if the index can narrow the search.
 fn can_use_index(matcher: &Matcher) -> bool {
     let narrowed = matcher.narrow(
-        &mut |term| wanted(term).map(|_| ()),
+        &mut |term| lookups_of_term(term).map(|_| ()),
         &mut |(), ()| (),
         &mut |(), ()| (),
     );
     narrowed.is_some()
 }
 
-/// Computes the parts of each source to scan. Sets `behind` if not all text is indexed.
+/// Computes the parts of each source to scan. Sets `outdated` if not all text is indexed.
 fn plan(
     database: &mut Connection,
-    hunt: &SearchRun<'_>,
+    run: &SearchRun<'_>,
     inventory: &Inventory,
-    behind: &mut bool,
+    outdated: &mut bool,
 ) -> rusqlite::Result<Option<Vec<ScanPlan>>> {
     // One snapshot of the database, unaffected by other processes.
     let database = database.transaction()?;
     let mut texts = IndexedTexts::default();
-    *behind = false;
+    *outdated = false;
     for root in RootTexts::from_inventory(inventory) {
-        *behind |= !texts.load(&database, &root)?;
+        *outdated |= !texts.load(&database, &root)?;
     }
-    let found = candidates(&database, &hunt.matcher)?;
-    Ok(found.map(|found| plans(hunt, &texts, &found)))
+    let found = candidates(&database, &run.matcher)?;
+    Ok(found.map(|found| plans(run, &texts, &found)))
 }
 
 /// Returns the records that may match, by file id; `None` if the index cannot narrow the query.
 fn candidates(database: &Connection, matcher: &Matcher) -> rusqlite::Result<Option<Candidates>> {
-    let mut worth = Candidates::new();
+    let mut candidates = Candidates::new();
     for segment in text_store::segments(database)? {
         let mut failure = None;
         let mut look_up = |term: &Term| -> Option<Documents> {
             let mut all: Option<Documents> = None;
-            for lookup in wanted(term)? {
+            for lookup in lookups_of_term(term)? {
                 // Short words occur in most records. With few candidates left, looking them up
                 // costs more than it saves, because candidates are checked anyway.
                 let enough = if lookup.token().len() <= SHORT {
@@ -139,18 +138,18 @@ fn candidates(database: &Connection, matcher: &Matcher) -> rusqlite::Result<Opti
         let Some(found) = found else {
             return Ok(None);
         };
-        for (text, mut spans) in text_store::places(database, segment.0, &found)? {
-            worth.entry(text).or_default().append(&mut spans);
+        for (text, mut spans) in text_store::document_locations(database, segment.0, &found)? {
+            candidates.entry(text).or_default().append(&mut spans);
         }
     }
-    Ok(Some(worth))
+    Ok(Some(candidates))
 }
 
 /// Returns the parts to scan in each source.
-fn plans(hunt: &SearchRun<'_>, texts: &IndexedTexts<'_>, worth: &Candidates) -> Vec<ScanPlan> {
-    let plans = hunt.sources.iter().map(|source| {
+fn plans(run: &SearchRun<'_>, texts: &IndexedTexts<'_>, candidates: &Candidates) -> Vec<ScanPlan> {
+    let plans = run.sources.iter().map(|source| {
         let (text, from) = texts.get(source.file);
-        let spans = text.and_then(|text| worth.get(&text));
+        let spans = text.and_then(|text| candidates.get(&text));
         let spans = spans.into_iter().flatten();
         // Everything beyond `from` is scanned anyway.
         let spans = spans.filter(|span| span.end() <= from && source.owns(span.offset));
@@ -168,7 +167,7 @@ fn plans(hunt: &SearchRun<'_>, texts: &IndexedTexts<'_>, worth: &Candidates) -> 
 }
 
 /// Returns the index lookups that a matching text must satisfy; `None` if there are none.
-fn wanted(term: &Term) -> Option<Vec<Lookup>> {
+fn lookups_of_term(term: &Term) -> Option<Vec<Lookup>> {
     let TermKind::Literal { open_start, .. } = term.kind else {
         return None;
     };

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::store::{Inventory, Root, RootFile, Store};
 use annals_jsonl::FileId;
 
-use super::Index;
+use super::IndexDatabase;
 use super::files::{self, within};
 use super::location;
 use super::session_rows::{self, SortedSessions, is_same};
@@ -91,11 +91,11 @@ impl PartStatus {
 type PartCheck = fn(&Connection, &Root, &Inventory) -> rusqlite::Result<PartStatus>;
 
 /// Parts of the index.
-const PARTS: [PartCheck; 3] = [spending, sessions, words];
+const PARTS: [PartCheck; 3] = [usage_status, session_status, text_status];
 
-impl Index {
+impl IndexDatabase {
     /// Compares the index with the store. Reads no file contents.
-    pub fn status(&self, store: &Store, inventory: &Inventory) -> Result<IndexStatus> {
+    pub(super) fn status(&self, store: &Store, inventory: &Inventory) -> Result<IndexStatus> {
         let failed =
             |error: rusqlite::Error| Error::refused(format!("the index cannot be read ({error})"));
         let mut roots = Vec::new();
@@ -121,7 +121,7 @@ impl Index {
     /// An interrupted update resumes where it stopped.
     ///
     /// Returns read errors.
-    pub fn update(
+    pub(super) fn update(
         &mut self,
         store: &Store,
         inventory: &Inventory,
@@ -139,7 +139,7 @@ impl Index {
 }
 
 /// Status of the charges: a row for each log.
-fn spending(
+fn usage_status(
     database: &Connection,
     root: &Root,
     inventory: &Inventory,
@@ -161,7 +161,7 @@ fn spending(
 }
 
 /// Status of the session rows: a row for each session.
-fn sessions(
+fn session_status(
     database: &Connection,
     root: &Root,
     inventory: &Inventory,
@@ -175,7 +175,7 @@ fn sessions(
 }
 
 /// Status of the full-text index of logs and notes.
-fn words(
+fn text_status(
     database: &Connection,
     root: &Root,
     inventory: &Inventory,

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::store::Root;
 use annals_layouts::model::SessionId;
 
-use super::Index;
+use super::IndexDatabase;
 use super::session_rows::load_unchecked;
 
 /// Session as it was when it was last indexed. It may have changed since, or no longer exist.
@@ -27,12 +27,9 @@ pub struct StoredSession {
     pub updated: Option<Timestamp>,
 }
 
-impl Index {
+impl IndexDatabase {
     /// Lists the indexed sessions of some roots, most recent first.
-    ///
-    /// For suggestions, which must be fast and need not be complete: no root is read, and rows that
-    /// cannot be decoded are omitted.
-    pub fn stored_sessions(&self, roots: &[Root]) -> Vec<StoredSession> {
+    pub(super) fn stored_sessions(&self, roots: &[Root]) -> Vec<StoredSession> {
         let mut sessions = Vec::new();
         for root in roots {
             // A failure leaves out sessions.

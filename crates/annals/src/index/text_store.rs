@@ -171,7 +171,7 @@ fn name(token: Token) -> Vec<u8> {
 }
 
 /// Returns the locations of documents of a segment: text numbers and spans.
-pub(super) fn places(
+pub(super) fn document_locations(
     database: &Connection,
     segment: i64,
     wanted: &Documents,

@@ -18,7 +18,7 @@ use annals_jsonl::{Cursor, LineEnding, RangeReader, Scanner};
 use annals_layouts::layout::{Decoded, Record};
 use annals_layouts::model::Span;
 
-use super::Index;
+use super::IndexDatabase;
 use super::database::new_number;
 use super::files::{self, TextMark, delete_gone, now, within};
 use super::merge;
@@ -32,12 +32,12 @@ const PORTION: u64 = 64 << 20;
 /// Inputs smaller than this are read by one thread.
 const ALONE: u64 = 1 << 20;
 
-impl Index {
+impl IndexDatabase {
     /// Indexes the text appended to logs since the last call.
     ///
     /// Text is saved in portions, so an interrupted update resumes where it stopped. `progress`
     /// receives the bytes done and the total; reading ends when `stop` returns true.
-    pub fn index_text(
+    pub(super) fn index_text(
         &mut self,
         inventory: &Inventory,
         progress: &(dyn Fn(u64, u64) + Sync),
@@ -97,13 +97,13 @@ impl Index {
                 stop,
             );
             // A file longer than a portion is continued in the next one.
-            work.extend(self.keep_words(read, listed, troubles)?);
+            work.extend(self.save_tokens(read, listed, troubles)?);
         }
         Ok(())
     }
 
     /// Saves the tokens of files. Returns those that are to be continued.
-    fn keep_words<'a>(
+    fn save_tokens<'a>(
         &mut self,
         read: Vec<ReadText<'a>>,
         listed: i64,

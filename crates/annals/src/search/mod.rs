@@ -1,8 +1,8 @@
 //! Full-text search: queries, matching, and ranking of hits.
 //!
-//! A query is a condition on records. [`Store::search`] scans the logs. An
-//! [`Index`](crate::index::Index) only selects candidates, which are checked against the same
-//! records. So both return the same hits.
+//! A query is a condition on records. [`Store::search`](crate::store::Store::search) scans the logs.
+//! An index only selects candidates, which are checked against the same records. So the hits are the
+//! same with and without it.
 //!
 //! ```
 //! use annals::search::{Dialect, Query};
@@ -31,7 +31,7 @@ mod term_matcher;
 pub(crate) mod tokenizer;
 
 use crate::error::Result;
-use crate::store::{Inventory, Store};
+use crate::store::Inventory;
 
 pub(crate) use matcher::Matcher;
 pub use query::{Dialect, Expr, Filter, Order, Query, Speaker, Term, TermKind, TextPart};
@@ -39,11 +39,17 @@ pub use results::{Hit, SearchResults};
 pub(crate) use scan::{ScanPlan, SearchRun};
 pub(crate) use searchable_text::{extra_text, text_pieces};
 
-impl Store {
+/// Searches all sessions of an inventory by scanning their logs.
+pub(crate) fn search_logs(inventory: &Inventory, query: &Query) -> Result<SearchResults> {
+    let run = SearchRun::new(inventory, query)?;
+    let plans = run.sources.iter().map(|_| ScanPlan::ALL).collect();
+    Ok(run.run(plans))
+}
+
+#[cfg(not(feature = "index"))]
+impl crate::store::Store {
     /// Searches all sessions of an inventory.
     pub fn search(&self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
-        let run = SearchRun::new(inventory, query)?;
-        let plans = run.sources.iter().map(|_| ScanPlan::ALL).collect();
-        Ok(run.run(plans))
+        search_logs(inventory, query)
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn find_agents(files: &SessionFiles, logs: &[LogScan], trees: &[Tree]
     if !own.any(|is| is) && trees.iter().all(|tree| tree.sidechains.is_empty()) {
         return Vec::new();
     }
-    let mut metas = metas(files);
+    let mut metas = read_agent_details(files);
     let mut calls = Calls::new(logs);
     // A call that names its agent, or is named by it, cannot have spawned another.
     calls
@@ -230,7 +230,7 @@ struct AgentDetails {
     call: Option<EntryKey>,
 }
 
-fn metas(files: &SessionFiles) -> HashMap<AgentId, AgentDetails> {
+fn read_agent_details(files: &SessionFiles) -> HashMap<AgentId, AgentDetails> {
     let files_of = files
         .attachments
         .iter()

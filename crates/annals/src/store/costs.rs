@@ -3,6 +3,11 @@
 //! [`Store::costs`] returns the handle, [`Costs`]. usage_collector.rs reads the ledger,
 //! branch_attribution.rs the attribution.
 
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
 use super::Store;
 
 /// The costs of a store's sessions.
@@ -15,5 +20,37 @@ impl Store {
     /// Returns the costs of the sessions.
     pub fn costs(&self) -> Costs<'_> {
         Costs { store: self }
+    }
+}
+
+/// Query for [`Costs::recent`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RecentQuery<'a> {
+    /// Current time.
+    pub now: Timestamp,
+    /// Start of the wanted period; older charges may be returned too.
+    pub since: Timestamp,
+    /// Log of a session whose charges are all wanted.
+    pub session: Option<&'a Path>,
+    /// Age of the last full check after which all logs are checked again.
+    pub max_age: Duration,
+}
+
+impl<'a> RecentQuery<'a> {
+    /// Returns a query for the charges since `since`.
+    pub fn new(now: Timestamp, since: Timestamp) -> Self {
+        RecentQuery {
+            now,
+            since,
+            session: None,
+            max_age: Duration::from_secs(5 * 60),
+        }
+    }
+
+    /// Adds all charges of the session with this log.
+    pub fn session(mut self, log: Option<&'a Path>) -> Self {
+        self.session = log;
+        self
     }
 }

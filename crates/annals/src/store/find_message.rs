@@ -113,12 +113,13 @@ fn matching_entries(files: SessionFiles, id: &str) -> Result<Vec<MatchingEntry>>
 /// offsets, so a search for their bytes finds nothing.
 fn may_hold(file: &RootFile, finder: &Finder<'_>) -> bool {
     file.volumes().any(|volume| {
-        volume.artifact.kind == ArtifactKind::SharedLog || holds(volume, finder).unwrap_or(false)
+        volume.artifact.kind == ArtifactKind::SharedLog
+            || file_contains(volume, finder).unwrap_or(false)
     })
 }
 
 /// Returns whether a file contains some bytes. Reads overlapping chunks, because logs may be large.
-fn holds(file: &RootFile, finder: &Finder<'_>) -> Result<bool> {
+fn file_contains(file: &RootFile, finder: &Finder<'_>) -> Result<bool> {
     const PIECE: usize = 1 << 20;
     let failed = |error| Error::io("read", &file.path, error);
     let log = file.open()?;

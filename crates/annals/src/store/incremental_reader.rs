@@ -345,7 +345,7 @@ pub(crate) fn working_directories<'a>(
 
 /// Passes the lines of an open file from `offset` on to `visit`, until it returns `false`. Line
 /// numbers are unknown.
-pub(crate) fn each_line_of_handle(
+pub(crate) fn each_line_of_open_file(
     path: &Path,
     handle: &OpenLog,
     offset: u64,

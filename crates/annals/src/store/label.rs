@@ -41,12 +41,18 @@ impl SessionLabel {
 }
 
 impl Sessions<'_> {
-    /// Returns the labels of sessions, given by inventory index.
+    /// Returns the labels of sessions, given by inventory index, each once.
     pub fn labels(
         &self,
         wanted: &[usize],
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Vec<Result<SessionLabel>> {
+        let stored = self.ask_index(|index, store| {
+            index.session_labels(store, self.inventory, wanted, progress)
+        });
+        if let Some(labels) = stored {
+            return labels;
+        }
         let wanted = wanted.iter();
         let wanted: Vec<&SessionFiles> = wanted
             .filter_map(|&at| self.inventory.sessions.get(at))

@@ -94,7 +94,7 @@ impl std::fmt::Debug for LogTotals {
 impl LogTotals {
     /// Counts the appended records; the whole log at first and after a file was replaced.
     pub(super) fn count(&mut self, root: &Root, file: &RootFile) -> Result<MessageCounts> {
-        if !self.continues(file) {
+        if !self.is_unchanged_so_far(file) {
             *self = LogTotals::default();
         }
         let fresh = file.volumes().skip(self.volumes.len());
@@ -120,7 +120,7 @@ impl LogTotals {
     }
 
     /// Returns whether the counted parts of the volumes are unchanged. There may be new volumes.
-    fn continues(&self, file: &RootFile) -> bool {
+    fn is_unchanged_so_far(&self, file: &RootFile) -> bool {
         let mut files = file.volumes();
         self.volumes.iter().all(|volume| {
             let same = files.next().is_some_and(|file| file.path == volume.path);

@@ -16,6 +16,7 @@
 //! | [`Store::repairs`] | [`Repairs`](crate::repair::Repairs) | repairs and their undo, session lists |
 //! | [`Store::retention`] | [`Retention`](crate::retain::Retention) | cleaning up, leftover files, pins |
 //! | [`Store::archive`] | [`Archive`](crate::archive::Archive) | archived copies of sessions |
+//! | `Store::index` | `Index` | the database of what was read before: its status, updates |
 
 mod agent;
 mod append_point;
@@ -60,6 +61,7 @@ mod shared_log;
 mod shortcuts;
 mod stable;
 pub(crate) mod staging;
+pub(crate) mod store_index;
 mod thread;
 mod trash;
 pub(crate) mod usage_collector;
@@ -81,12 +83,12 @@ pub(crate) use call_pairing::CallPairing;
 pub use call_pairing::results_under_calls;
 pub use chorus::ChorusConfig;
 use content_cache::{ContentCache, NoCache};
-pub use costs::Costs;
+pub use costs::{Costs, RecentQuery};
 pub use documents::{Documents, NewSavedVersion, RunLog};
 pub use file_versions::{SavedFile, SavedVersion};
 pub use fork::ForkedSession;
 pub(crate) use incremental_reader::{
-    IncrementalReader, LocatedEntry, each_line_of_handle, working_directories,
+    IncrementalReader, LocatedEntry, each_line_of_open_file, working_directories,
 };
 pub use info::{ConversationInfo, ProjectInfo, SessionInfo};
 pub use inventory::{Inventory, RootFile, SessionFiles};
@@ -132,6 +134,8 @@ pub struct Store {
     /// Whether deletions from other roots are left out of the trash.
     limits_trash: bool,
     failures: ReadFailures,
+    /// Its index, if it has one.
+    index: Option<store_index::SharedIndex>,
     /// Manifests of archives that were read.
     manifests: crate::archive::ManifestCache,
 }
@@ -147,6 +151,7 @@ impl Store {
             zone: None,
             limits_trash: false,
             failures,
+            index: None,
             manifests: Default::default(),
         }
     }
@@ -224,7 +229,9 @@ impl Store {
 
     /// Lists all files of the roots by path only, and the archived files.
     pub fn inventory(&self) -> Inventory {
-        self.inventory_with_cache(&mut NoCache)
+        let stored = self.try_lock_index();
+        let stored = stored.and_then(|mut index| index.inventory(self));
+        stored.unwrap_or_else(|| self.inventory_with_cache(&mut NoCache))
     }
 
     /// Like [`inventory`](Store::inventory), with stored facts from the contents of files.

@@ -8,10 +8,12 @@
 //! A writer updates the list when a log is created, when it gets its first reply or a title, and
 //! when the writer closes. Rows are edited in place, so members unknown to annals stay.
 
+mod stale;
+mod updater;
+
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
 
@@ -19,314 +21,24 @@ use crate::error::{Error, Result};
 use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{FileId, Removal};
-use annals_layouts::layout::{AppendState, Change, ListUpdate, RowUpdate, Writer};
+use annals_layouts::layout::{AppendState, ListUpdate, RowUpdate, Writer};
 use annals_layouts::model::{
-    Artifact, ArtifactKind, Body, Entry, Fact, FlawKind, ListRow, ListSubject, Members, Outline,
-    OutlineKind, Role, SessionId,
+    Artifact, ArtifactKind, Body, Entry, Fact, ListRow, Members, Outline, OutlineKind,
 };
 
-use annals_layouts::json;
+pub use stale::StaleSessionList;
+pub(super) use updater::ListUpdater;
 
 use super::Root;
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::log_reader::{self, LogScan};
-use super::writer::{self, SessionWriter};
+use super::writer;
 
 /// Attribute with the session id of the underlying program.
 const SESSION_ID: &str = "session_id";
 
 /// Member of a row with the same id.
 const ROW_SESSION_ID: &str = "sessionId";
-
-/// Decides when an open log's session list must be updated.
-#[derive(Debug)]
-pub(super) struct ListUpdater {
-    list: Artifact,
-    state: Mutex<ListState>,
-}
-
-#[derive(Debug, Default)]
-struct ListState {
-    /// Number of messages in the log, if known without counting.
-    messages: Option<u64>,
-    /// Whether the session list has a title for the log.
-    titled: bool,
-    /// Whether the session list is behind the log.
-    outdated: bool,
-    /// Session id of the underlying program, as in the session list.
-    session_id: Option<String>,
-}
-
-impl ListUpdater {
-    /// Creates the updater of an existing log.
-    pub(super) fn for_log(
-        writer: &dyn Writer,
-        files: &SessionFiles,
-        head: &AppendState,
-    ) -> Option<Self> {
-        let session_list = writer.session_list(&head.log)?;
-        let mut rows = files.list_rows.iter();
-        let row = rows.find(|about| matches!(about.subject, ListSubject::Session(_)));
-        let own = row.filter(|_| head.agent.is_none());
-        // Session lists store times in milliseconds.
-        let same = |a: Timestamp, b: Timestamp| a.as_millisecond() == b.as_millisecond();
-        // If two messages have the newest time, the row may have been written between them.
-        let known = own.is_some_and(|row| match (row.updated, head.time) {
-            (Some(listed), Some(newest)) => same(listed, newest) && !head.is_time_shared,
-            (_, None) => true,
-            (None, Some(_)) => false,
-        });
-        let titled = own.is_some_and(|row| row.title.is_some());
-        let messages = match files.is_unwritten() {
-            true => Some(0),
-            false => own.and_then(|row| row.messages),
-        };
-        let state = ListState {
-            messages: messages.filter(|_| known && titled),
-            titled,
-            outdated: !known,
-            session_id: own.and_then(|row| row.attributes.get(SESSION_ID).cloned()),
-        };
-        Some(ListUpdater {
-            list: session_list,
-            state: Mutex::new(state),
-        })
-    }
-
-    /// Creates the updater of a new log.
-    pub(super) fn for_new_log(writer: &dyn Writer, head: &AppendState) -> Option<Self> {
-        Some(ListUpdater {
-            list: writer.session_list(&head.log)?,
-            state: Mutex::default(),
-        })
-    }
-
-    /// Records that the session list contains a row.
-    fn mark_listed(&self, row: &RowUpdate) {
-        let mut state = self.state();
-        state.titled |= row.title.is_some() || row.first_title.is_some() || row.answered;
-        state.outdated = false;
-        if state.titled {
-            state.messages = Some(row.messages);
-        }
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, ListState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl SessionWriter {
-    /// Updates the session list if a change requires it at once: a new log, the first answer, a
-    /// title, another session id. Other changes are written when the writer closes.
-    pub(super) fn update_list(
-        &self,
-        change: &Change,
-        entries: &[Entry],
-        title: Option<String>,
-    ) -> Result<()> {
-        let Some(listing) = &self.list_updater else {
-            return Ok(());
-        };
-        let said = entries.iter().filter(|entry| is_counted(entry)).count() as u64;
-        let answered = entries.iter().any(|entry| {
-            matches!(&entry.body, Body::Message(message) if message.role == Role::Assistant)
-        });
-        let begins = matches!(change, Change::Begin);
-        let mut members = Members::new();
-        let now = {
-            let mut state = listing.state();
-            state.messages = state.messages.map(|messages| messages + said);
-            state.outdated |= said > 0;
-            // The session can be resumed by the session id of the underlying program.
-            let named = entries.iter().rev().find_map(|entry| entry.session.clone());
-            if named.is_some() && named != state.session_id {
-                let session = named.as_deref().map_or("null".to_owned(), json::quote);
-                members.push((ROW_SESSION_ID.to_owned(), session));
-                state.session_id = named;
-            }
-            begins || title.is_some() || !members.is_empty() || (answered && !state.titled)
-        };
-        if begins {
-            members = self.given_members()?;
-        }
-        if now {
-            self.write_list(title, begins, members)?;
-        }
-        if begins {
-            let head = self.append_point().state.clone();
-            let row = RowUpdate {
-                log: Some(head.log),
-                cwd: head.cwd,
-                git_branch: head.git_branch,
-                ..RowUpdate::default()
-            };
-            register_folders(&self.root, writer::layout_writer(&self.root)?, &[row])?;
-        }
-        Ok(())
-    }
-
-    /// Marks the message count as unknown, because another writer appended to the log.
-    pub(super) fn invalidate_message_count(&self) {
-        if let Some(listing) = &self.list_updater {
-            listing.state().messages = None;
-        }
-    }
-
-    /// Updates the session list if it is stale.
-    pub(super) fn refresh_list(&self) -> Result<()> {
-        let behind = self
-            .list_updater
-            .as_ref()
-            .is_some_and(|listing| listing.state().outdated);
-        match behind {
-            true => self.write_list(None, false, Members::new()),
-            false => Ok(()),
-        }
-    }
-
-    /// Returns the row members that were given for a new session.
-    fn given_members(&self) -> Result<Members> {
-        let writer = writer::layout_writer(&self.root)?;
-        let words = self.append_point().state.writer_state.clone();
-        let spell = |name: &&str| {
-            let text = words.get(*name)?;
-            let quoted = json::quote(text);
-            let fits = |json: &str| writer.check_session_member(name, json).is_ok();
-            let json = match fits(&quoted) && text != "null" {
-                true => quoted,
-                false => text.clone(),
-            };
-            Some(((*name).to_owned(), json))
-        };
-        Ok(writer.session_members().iter().filter_map(spell).collect())
-    }
-
-    /// Closes the session and updates its session list. A dropped writer tries this too, but
-    /// reports only a failed read, to [`Store::failures`].
-    ///
-    /// [`Store::failures`]: super::Store::failures
-    pub fn close(self) -> Result<()> {
-        self.refresh_list()
-    }
-
-    /// Closes several sessions. Each session list is read and written once for all of its sessions.
-    /// Returns the sessions whose list could not be updated.
-    pub fn close_all(writers: Vec<SessionWriter>) -> Vec<(SessionId, Error)> {
-        let mut lists: HashMap<(PathBuf, Artifact), Vec<&SessionWriter>> = HashMap::new();
-        for session in &writers {
-            if let Some(listing) = session
-                .list_updater
-                .as_ref()
-                .filter(|it| it.state().outdated)
-            {
-                let key = (session.root.path.clone(), listing.list.clone());
-                lists.entry(key).or_default().push(session);
-            }
-        }
-        let mut failed = Vec::new();
-        for ((_, session_list), sessions) in lists {
-            if update_together(&session_list, &sessions).is_err() {
-                // One by one, so that an unreadable log does not block the others.
-                for session in sessions {
-                    let healed = session.refresh_list();
-                    failed.extend(healed.err().map(|error| (session.session(), error)));
-                }
-            }
-        }
-        failed
-    }
-
-    /// Returns the row update of the log. `listed` means that the session list has a row for it; a
-    /// missing row is rebuilt from the log.
-    fn row(&self, listing: &ListUpdater, listed: bool) -> Result<RowUpdate> {
-        let head = self.append_point().state.clone();
-        let counted = listing.state().messages.filter(|_| listed);
-        let mut row = match counted {
-            Some(messages) => RowUpdate {
-                messages,
-                updated: head.time,
-                ..RowUpdate::default()
-            },
-            None => list_row_from_log(&self.root, &head.log)?.unwrap_or_default(),
-        };
-        row.log = Some(head.log.clone());
-        row.cwd = head.cwd;
-        row.git_branch = head.git_branch;
-        Ok(row)
-    }
-
-    fn write_list(&self, title: Option<String>, begins: bool, members: Members) -> Result<()> {
-        let Some(listing) = &self.list_updater else {
-            return Ok(());
-        };
-        let head = self.append_point().state.clone();
-        let writer = writer::layout_writer(&self.root)?;
-        let listed = !rows_for_log(&self.root, writer, &head.log)?.is_empty();
-        let mut row = self.row(listing, listed)?;
-        row.members = members;
-        row.title = title;
-        if begins && writer.title_in_session_list() {
-            let title = head
-                .writer_state
-                .get(AppendState::TITLE)
-                .map(|title| title.trim());
-            row.first_title = title.map(str::to_owned);
-        }
-        update_session_list(
-            &self.root,
-            writer,
-            &listing.list,
-            std::slice::from_ref(&row),
-        )?;
-        listing.mark_listed(&row);
-        Ok(())
-    }
-}
-
-/// Updates a session list for several of its logs.
-fn update_together(session_list: &Artifact, sessions: &[&SessionWriter]) -> Result<()> {
-    let Some(first) = sessions.first() else {
-        return Ok(());
-    };
-    let writer = writer::layout_writer(&first.root)?;
-    let logs = sessions
-        .iter()
-        .map(|session| session.append_point().state.log.clone());
-    let logs: Vec<RowUpdate> = logs.map(|log| removed_row(&log)).collect();
-    let old = read_optional(&first.root.locate(session_list)?)?;
-    let listed = match writer.update_session_list(session_list, old.as_deref(), &logs, false)? {
-        ListUpdate::Changed { removed, .. } => removed.len() >= sessions.len(),
-        ListUpdate::Unchanged | ListUpdate::NeedsAllRows => false,
-    };
-    let mut rows = Vec::new();
-    for session in sessions {
-        let listing = session.list_updater.as_ref();
-        rows.extend(
-            listing
-                .map(|listing| session.row(listing, listed))
-                .transpose()?,
-        );
-    }
-    update_session_list(&first.root, writer, session_list, &rows)?;
-    for (session, row) in sessions.iter().zip(&rows) {
-        session
-            .list_updater
-            .iter()
-            .for_each(|listing| listing.mark_listed(row));
-    }
-    Ok(())
-}
-
-impl Drop for SessionWriter {
-    fn drop(&mut self) {
-        // The list is stale and is updated when the log is next opened. Only read failures can be
-        // reported here.
-        if let Err(error @ Error::File(FileError::Io { .. })) = self.refresh_list() {
-            self.root.failures.report(error);
-        }
-    }
-}
 
 /// Fails if the program cannot parse the root's configuration: it would not show a new session.
 pub(super) fn refuse_damaged(root: &Root, writer: &dyn Writer) -> Result<()> {
@@ -802,76 +514,6 @@ fn rows_in_inventory(
     Ok(rows)
 }
 
-/// Detail of a session list that cannot be parsed.
-const DAMAGED: &str = "damaged";
-
-/// A session list that does not match its logs.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct StaleSessionList {
-    /// Root of the list.
-    pub(crate) root: Root,
-    /// Path of the list.
-    pub path: PathBuf,
-    /// Short description of the problem.
-    pub detail: &'static str,
-    list: Artifact,
-}
-
-/// Current and rebuilt content of a session list.
-pub(crate) struct RebuiltList {
-    pub(crate) old: Option<Vec<u8>>,
-    pub(crate) new: Vec<u8>,
-    /// The current content cannot be parsed.
-    damaged: bool,
-}
-
-impl StaleSessionList {
-    /// Rebuilds the list from its logs; `None` if it is up to date.
-    pub(crate) fn rebuild(&self) -> Result<Option<RebuiltList>> {
-        let writer = writer::layout_writer(&self.root)?;
-        let inventory = Inventory::scan(std::slice::from_ref(&self.root));
-        let old = read_optional(&self.path)?;
-        let rows = rows_in_inventory(&self.root, writer, &inventory, &self.list)?;
-        Ok(
-            match writer.update_session_list(&self.list, old.as_deref(), &rows, true)? {
-                ListUpdate::Changed { bytes, damaged, .. } => Some(RebuiltList {
-                    old,
-                    new: bytes,
-                    damaged,
-                }),
-                ListUpdate::Unchanged | ListUpdate::NeedsAllRows => None,
-            },
-        )
-    }
-
-    /// Writes the rebuilt content; the caller must have saved the old one. Returns `false` if
-    /// another program changed the list first. Fails if another program has it open for writing,
-    /// unless `live`.
-    pub(crate) fn apply(&self, rebuilt: &RebuiltList, live: bool) -> Result<bool> {
-        writer::create_parent_dirs(&self.root, &self.path)?;
-        if !live {
-            self.refuse_held()?;
-        }
-        replace_list(&self.path, rebuilt.old.as_deref(), &rebuilt.new, false)
-    }
-
-    /// Fails with [`Held`](annals_jsonl::Error::Held) if another program has it open for writing.
-    pub fn refuse_held(&self) -> Result<()> {
-        refuse_held(&self.path)
-    }
-
-    /// Returns whether the list cannot be parsed.
-    pub fn is_damaged(&self) -> bool {
-        self.detail == DAMAGED
-    }
-
-    /// Kind of the flaw in a check.
-    pub(crate) fn flaw_kind(&self) -> FlawKind {
-        FlawKind::StaleIndex
-    }
-}
-
 impl SessionFiles {
     /// Sets members of a session's row in the session list, such as the session id of the
     /// underlying program. Values are JSON texts. [`session_members`](annals_layouts::layout::WriterSpec::session_members)
@@ -909,75 +551,6 @@ impl SessionFiles {
         row.members.clone_from(members);
         update_session_list(&self.root, writer, &session_list, &[row])
     }
-}
-
-impl StaleSessionList {
-    /// Returns the session lists of roots that are missing, damaged or stale.
-    pub(crate) fn find_all(roots: &[Root], inventory: &Inventory) -> Vec<Result<StaleSessionList>> {
-        let mut found = Vec::new();
-        for root in roots {
-            let Some(writer) = root.layout.writer() else {
-                continue;
-            };
-            let logs = inventory
-                .sessions
-                .iter()
-                .filter(|files| files.root.path == root.path)
-                .filter(|files| files.root.layout.name() == root.layout.name())
-                .flat_map(SessionFiles::logs);
-            let wanted = logs.filter_map(|file| writer.session_list(&file.artifact));
-            let others = inventory.others_of_kind(ArtifactKind::SessionList);
-            let there = others
-                .filter(|(other, _)| other.path == root.path)
-                .filter(|(other, _)| other.layout.name() == root.layout.name())
-                .filter(|(_, file)| file.artifact.folder.is_some())
-                .map(|(_, file)| file.artifact.clone());
-            let mut session_lists: Vec<Artifact> = wanted.chain(there).collect();
-            session_lists.sort_by(|a, b| a.folder.cmp(&b.folder));
-            session_lists.dedup();
-            for session_list in session_lists {
-                found.extend(check_list(root, writer, inventory, session_list).transpose());
-            }
-        }
-        found
-    }
-
-    /// Rebuilds the list from its logs and writes it. Saves a copy of a damaged one next to it.
-    pub(crate) fn rebuild_in_place(&self) -> Result<()> {
-        while let Some(RebuiltList { old, new, damaged }) = self.rebuild()? {
-            writer::create_parent_dirs(&self.root, &self.path)?;
-            if replace_list(&self.path, old.as_deref(), &new, damaged)? {
-                if let Some(old) = old.filter(|_| damaged) {
-                    add_rebuilt_notice(&self.root, &self.path, &old);
-                }
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn check_list(
-    root: &Root,
-    writer: &dyn Writer,
-    inventory: &Inventory,
-    session_list: Artifact,
-) -> Result<Option<StaleSessionList>> {
-    let path = root.locate(&session_list)?;
-    let old = read_optional(&path)?;
-    let rows = rows_in_inventory(root, writer, inventory, &session_list)?;
-    let detail = match writer.update_session_list(&session_list, old.as_deref(), &rows, true)? {
-        ListUpdate::Unchanged | ListUpdate::NeedsAllRows => return Ok(None),
-        ListUpdate::Changed { .. } if old.is_none() => "missing",
-        ListUpdate::Changed { damaged: true, .. } => DAMAGED,
-        ListUpdate::Changed { .. } => "does not match its logs",
-    };
-    Ok(Some(StaleSessionList {
-        root: root.clone(),
-        path,
-        detail,
-        list: session_list,
-    }))
 }
 
 #[cfg(test)]

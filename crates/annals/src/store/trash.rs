@@ -491,13 +491,13 @@ pub(super) fn own_attachments(files: &SessionFiles) -> Vec<RootFile> {
 /// Runs `work` with all logs locked. There must be at most [`MAX_LOCKED_LOGS`].
 pub(super) fn with_all_locked<T>(logs: &[Log], work: impl FnOnce() -> Result<T>) -> Result<T> {
     // Nests one closure per log. The trait object avoids one instance of the function per level.
-    fn nest<'a, T>(logs: &[Log], work: Box<dyn FnOnce() -> Result<T> + 'a>) -> Result<T> {
+    fn lock_rest<'a, T>(logs: &[Log], work: Box<dyn FnOnce() -> Result<T> + 'a>) -> Result<T> {
         match logs.split_first() {
-            Some((log, rest)) => log.with_lock(|_| nest(rest, work)),
+            Some((log, rest)) => log.with_lock(|_| lock_rest(rest, work)),
             None => work(),
         }
     }
-    nest(logs, Box::new(work))
+    lock_rest(logs, Box::new(work))
 }
 
 /// Removes a directory and its ancestors while they are empty, except the root and directories

@@ -30,7 +30,7 @@ use annals_layouts::layout::{Decoded, Decoder, Needle};
 use annals_layouts::model::{ArtifactKind, Flaw, FlawKind};
 
 use super::inventory::{self, RootFile, SessionLists};
-use super::{Costs, Root, Store, archive_overlay, log_reader, record_source};
+use super::{Costs, RecentQuery, Root, Store, archive_overlay, log_reader, record_source};
 
 pub(crate) use attribution::StoredUsage;
 use attribution::{Attribution, LedgerEntries};
@@ -519,17 +519,35 @@ fn read_lines(
 }
 
 impl Costs<'_> {
-    /// Returns the ledger, and the charges in the logs of the session with this log.
-    pub fn ledger_with_session(&self, log: Option<&Path>) -> (LedgerWithSession, Vec<Error>) {
-        let mut books = UsageCollector::find_logs(self.store);
-        books.read_unread(|_| {}, &|_, _| {});
-        books.ledger_with_session(log)
+    /// Returns the charges since some time and all charges of one session, and the read failures.
+    /// Older charges may be included.
+    ///
+    /// With an index, this is fast enough for frequent polling: it reads the logs of that session and
+    /// all logs with charges since then, and detects new logs by the mtimes of the directories in
+    /// which they would appear. All files are checked once per [`max_age`](RecentQuery::max_age), by
+    /// this method or by [`ledger`](Self::ledger). Until then two things may be missing: appends to a
+    /// log of another session without charges since then, and logs in directories that had none at
+    /// the last check.
+    pub fn recent(&self, query: &RecentQuery<'_>) -> (LedgerWithSession, Vec<Error>) {
+        let stored = self.store.lock_index();
+        let stored = stored.and_then(|mut index| index.recent(self.store, query));
+        stored.unwrap_or_else(|| {
+            let mut collector = UsageCollector::find_logs(self.store);
+            collector.read_unread(|_| {}, &|_, _| {});
+            collector.ledger_with_session(query.session)
+        })
     }
 
-    /// Returns the ledger, read without the index, and the read failures.
+    /// Returns the ledger, and the read failures. With an index, only what was appended to logs
+    /// since the last call is read.
     pub fn ledger(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> (Ledger, Vec<Error>) {
-        let mut books = UsageCollector::find_logs(self.store);
-        books.read_unread(|_| {}, progress);
-        books.ledger()
+        let stored = self.store.lock_index();
+        let stored = stored.and_then(|mut index| index.ledger(self.store, progress));
+        if let Some(ledger) = stored {
+            return ledger;
+        }
+        let mut collector = UsageCollector::find_logs(self.store);
+        collector.read_unread(|_| {}, progress);
+        collector.ledger()
     }
 }

@@ -9,6 +9,7 @@ mod new_id;
 mod open;
 mod raw;
 mod refused;
+mod shared_append;
 mod tools;
 
 use std::borrow::Cow;
@@ -35,6 +36,8 @@ use annals_layouts::model::{
 };
 
 pub(super) use self::new_id::{refuse_known_id, with_id_lock};
+pub(crate) use self::shared_append::{append_if_unchanged, append_shared};
+pub(super) use self::shared_append::{append_to_sibling, append_with_companion};
 
 use super::Root;
 use super::append_point::{AppendPoint, decode_records};
@@ -312,7 +315,7 @@ impl SessionWriter {
                         if let Change::Append(drafts) = change
                             && writer.results_name_tools()
                         {
-                            tools::learn(&self.root, &mut tail, drafts)?;
+                            tools::load_answered_calls(&self.root, &mut tail, drafts)?;
                         }
                         let plan = self.plan(writer, &tail.state, change)?;
                         (written, others) = self.split(&tail.state, plan.edits)?;
@@ -702,100 +705,6 @@ pub(super) fn existing_file(path: PathBuf, artifact: Artifact) -> Result<RootFil
     let metadata =
         std::fs::symlink_metadata(&path).map_err(|error| Error::io("stat", &path, error))?;
     Ok(RootFile::new(path, artifact, FileId::from(&metadata)))
-}
-
-/// Appends lines to a log that several sessions share.
-pub(crate) fn append_shared(root: &Root, path: &Path, lines: &[Vec<u8>]) -> Result<()> {
-    append_with_companion(root, &root.path.join(path), lines, WriteOptions::default())
-}
-
-/// Appends records to a log, and the members that it cannot store to its companion file.
-pub(super) fn append_with_companion(
-    root: &Root,
-    path: &Path,
-    records: &[Vec<u8>],
-    options: WriteOptions,
-) -> Result<()> {
-    let writer = layout_writer(root)?;
-    create_parent_dirs(root, path)?;
-    let artifact = path.strip_prefix(&root.path).ok();
-    let artifact = artifact.and_then(|path| root.layout.classify(path));
-    let log = open_or_create(root, path, options)?;
-    log.append_all_tracked(
-        |end, handle| {
-            let mut parted = SplitRecords::new(writer, records)?;
-            let entries = match &artifact {
-                Some(artifact) => parted.write_companion(root, artifact, options, handle, end)?,
-                None => WrittenEntries::default(),
-            };
-            Ok((parted.lines, entries))
-        },
-        WrittenEntries::move_to,
-    )
-    .map(drop)
-}
-
-/// Appends lines to a log that has not changed since it was seen, or to a new one.
-pub(crate) fn append_if_unchanged(
-    root: &Root,
-    path: &Path,
-    seen: Option<FileId>,
-    lines: Vec<Vec<u8>>,
-    options: WriteOptions,
-) -> Result<()> {
-    let within = path;
-    let path = root.path.join(path);
-    create_parent_dirs(root, &path)?;
-    let create = match seen {
-        Some(_) => Create::Never,
-        None => Create::New,
-    };
-    let log = root.open_log(&path, options.log_options(create))?;
-    let added = log.append_all_tracked(
-        |end, file| {
-            let metadata = file.metadata();
-            let metadata = metadata.map_err(|error| Error::io("stat", &path, error))?;
-            if seen.is_some_and(|seen| seen != FileId::from(&metadata)) {
-                return Err(Error::File(FileError::Changed { path: path.clone() }));
-            }
-            let Some(artifact) = root.layout.classify(within) else {
-                return Ok((lines, WrittenEntries::default()));
-            };
-            let mut parted = SplitRecords::new(layout_writer(root)?, &lines)?;
-            let entries = parted.write_companion(root, &artifact, options, file, end)?;
-            Ok((parted.lines, entries))
-        },
-        WrittenEntries::move_to,
-    );
-    added.map(drop)
-}
-
-/// Appends lines to another log of the session, and reads them back.
-pub(super) fn append_to_sibling(
-    root: &Root,
-    path: &Path,
-    lines: &[Vec<u8>],
-    options: WriteOptions,
-) -> Result<Vec<Entry>> {
-    let Some(artifact) = root.layout.classify(path) else {
-        return Err(Error::refused(format!(
-            "{} is not a valid path in the layout {}",
-            path.display(),
-            root.layout.name()
-        )));
-    };
-    let path = root.path.join(path);
-    create_parent_dirs(root, &path)?;
-    let places = open_or_create(root, &path, options)?.append_all(lines)?;
-    let places = places
-        .into_iter()
-        .map(|place| (place.offset, place.end - place.offset));
-    Ok(decode_records(
-        root,
-        &artifact,
-        lines.iter().zip(places),
-        None,
-    ))
 }
 
 pub(super) fn layout_writer(root: &Root) -> Result<&'static dyn Writer> {

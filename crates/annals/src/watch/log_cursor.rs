@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use memchr::{memchr, memrchr};
 
 use crate::error::{Error, Result};
-use crate::store::{IncrementalReader, LocatedEntry, each_line_of_handle};
+use crate::store::{IncrementalReader, LocatedEntry, each_line_of_open_file};
 use annals_jsonl::{Cursor, FileId, OpenLog, ReadAt as _};
 use annals_layouts::layout::Record;
 use annals_layouts::model::{Body, Entry, EntryId, EntryKey};
@@ -379,7 +379,7 @@ impl LogCursor {
         let (mut offset, mut searched) = (self.offset, self.searched);
         let first = offset;
         let mut full = false;
-        each_line_of_handle(&log.path, handle, offset, |record| {
+        each_line_of_open_file(&log.path, handle, offset, |record| {
             if !record.terminated {
                 // Incomplete: neither consumed nor lost.
                 searched = record.span.end();

@@ -5,7 +5,6 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use annals::cost::{Account, Charge, Ledger, PriceMode, Prices};
-use annals::index::Index;
 use annals::model::{SessionId, Usage};
 use annals::store::{Root, Session, Store};
 use proptest::prelude::*;
@@ -297,9 +296,10 @@ fn agree(history: &History, state: &std::path::Path) -> Result<(), TestCaseError
     let read = ledger(&store);
     let read = picture(&read.charges, &read.accounts);
     for turn in ["as it grew", "once more"] {
-        let mut index = Index::open(state).unwrap();
-        let (kept, troubles) = index.ledger(&store, &|_, _| {});
-        prop_assert!(troubles.is_empty() && index.take_warnings().is_empty());
+        let index = crate::support::indexed(&store, state);
+        let (kept, troubles) = index.costs().ledger(&|_, _| {});
+        let warnings = crate::support::index_warnings(&index);
+        prop_assert!(troubles.is_empty() && warnings.is_empty());
         let kept = picture(&kept.charges, &kept.accounts);
         prop_assert_eq!(&kept, &read, "the index (left), {}", turn);
     }

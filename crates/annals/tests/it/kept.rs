@@ -2,13 +2,12 @@
 //! before.
 
 use annals::cost::Ledger;
-use annals::index::Index;
 use annals::model::{Draft, Entry, Todo};
 use annals::search::Query;
 use annals::store::{Inventory, Session, SessionFiles, SessionInfo, Store, WriteOptions};
 use jiff::Timestamp;
 
-use crate::support::writable_cases;
+use crate::support::{indexed, writable_cases};
 
 /// All answers about a store's sessions, in a comparable form.
 struct Answers {
@@ -21,27 +20,14 @@ struct Answers {
 }
 
 impl Answers {
-    fn read(store: &Store, index: Option<&mut Index>) -> Self {
+    fn read(store: &Store) -> Self {
         let query = Query::parse("the OR a OR main OR test", &Default::default());
         let query = query.unwrap().limit(1_000);
         let quiet = |_: u64, _: u64| {};
-        let (inventory, rows, found, ledger) = match index {
-            None => {
-                let inventory = store.inventory();
-                let rows = store.sessions(&inventory).read(&quiet);
-                let found = store.search(&inventory, &query).unwrap();
-                let ledger = store.costs().ledger(&quiet).0;
-                (inventory, rows, found, ledger)
-            }
-            Some(index) => {
-                let inventory = index.inventory(store);
-                let rows = index.sessions(store, &inventory, &quiet);
-                index.index_text(&inventory, &quiet, &|| false);
-                let found = index.search(&inventory, &query).unwrap();
-                let ledger = index.ledger(store, &quiet).0;
-                (inventory, rows, found, ledger)
-            }
-        };
+        let inventory = store.inventory();
+        let rows = store.sessions(&inventory).read(&quiet);
+        let found = store.search(&inventory, &query).unwrap();
+        let ledger = store.costs().ledger(&quiet).0;
         assert!(inventory.errors.is_empty(), "{:?}", inventory.errors);
         let rows = rows.into_iter().map(|row| reported(row.unwrap()));
         let mut hits: Vec<String> = found.hits.iter().map(|hit| format!("{hit:?}")).collect();
@@ -114,6 +100,14 @@ fn archive_all(store: &Store) -> usize {
     sessions.len()
 }
 
+/// Returns the answers of a store with an index that has all text.
+fn with_index(store: &Store) -> Answers {
+    let index = store.index().unwrap();
+    let text = index.update_text(&store.inventory(), &|_, _| {}, &|| false);
+    assert!(text.unwrap().is_empty());
+    Answers::read(store)
+}
+
 #[test]
 fn an_archived_session_answers_as_before() {
     let mut archived = 0;
@@ -128,30 +122,20 @@ fn an_archived_session_answers_as_before() {
                 .rebuild_session_list(&stale.unwrap())
                 .unwrap();
         }
-        let mut index = Index::open(&state).unwrap();
-        let before = Answers::read(&store, None);
-        same(
-            &Answers::read(&store, Some(&mut index)),
-            &before,
-            &case.name,
-        );
+        let index = indexed(&store, &state);
+        let before = Answers::read(&store);
+        same(&with_index(&index), &before, &case.name);
         archived += archive_all(&store);
         let left = store.inventory_without_archive().sessions;
         assert!(left.iter().all(SessionFiles::is_unwritten), "{}", case.name);
         let inventory = store.inventory();
         let mut sessions = inventory.sessions.iter();
         assert!(sessions.all(|files| files.is_archived() != files.is_unwritten()));
-        same(&Answers::read(&store, None), &before, &case.name);
-        let known = Answers::read(&store, Some(&mut index));
-        same(&known, &before, &case.name);
+        same(&Answers::read(&store), &before, &case.name);
+        same(&with_index(&index), &before, &case.name);
         // A new index reads the archive.
-        Index::delete(&state).unwrap();
-        let mut fresh = Index::open(&state).unwrap();
-        same(
-            &Answers::read(&store, Some(&mut fresh)),
-            &before,
-            &case.name,
-        );
+        index.index().unwrap().delete().unwrap();
+        same(&with_index(&index), &before, &case.name);
     }
     assert!(archived > 50, "{archived}");
 }

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use annals::archive::{Archive, ArchiveAllOptions, ROOT_ID, RestoreOutcome};
 use annals::convert::{self, ConvertSelection};
 use annals::cost::Ledger;
-use annals::index::Index;
 use annals::layout::NewSession;
 use annals::model::{ArtifactKind, Draft, FlawKind, SessionId, Todo};
 use annals::search::Query;
@@ -117,18 +116,20 @@ fn deleted_sub_agent_is_read_from_archive_once_and_marked() {
     let quiet = |_: u64, _: u64| {};
     let whole = charges(&desk.store.costs().ledger(&quiet).0);
     let state = desk.dir.path().join("state");
-    let mut index = Index::open(&state).unwrap();
-    let learn = |index: &mut Index| -> (usize, usize, usize) {
-        let inventory = index.inventory(&desk.store);
-        let rows = index.sessions(&desk.store, &inventory, &quiet);
+    let index = crate::support::indexed(&desk.store, &state);
+    let learn = || -> (usize, usize, usize) {
+        let inventory = index.inventory();
+        let rows = index.sessions(&inventory).read(&quiet);
         let agents = rows.into_iter().map(|row| row.unwrap().agents).sum();
-        index.index_text(&inventory, &quiet, &|| false);
+        let handle = index.index().unwrap();
+        let errors = handle.update_text(&inventory, &quiet, &|| false);
+        assert!(errors.unwrap().is_empty());
         let found = index.search(&inventory, &zebras()).unwrap();
         assert!(found.errors.is_empty());
-        let spent = charges(&index.ledger(&desk.store, &quiet).0);
+        let spent = charges(&index.costs().ledger(&quiet).0);
         (agents, found.hits.len(), spent)
     };
-    assert_eq!(learn(&mut index), (2, 2, whole));
+    assert_eq!(learn(), (2, 2, whole));
     fs::remove_file(desk.at(agent("one"))).unwrap();
     assert_eq!(desk.kept(), [agent("one")]);
     assert!(!desk.session().is_archived());
@@ -136,7 +137,7 @@ fn deleted_sub_agent_is_read_from_archive_once_and_marked() {
     let marks: Vec<bool> = session.agents.iter().map(|it| it.archived).collect();
     assert_eq!(marks, [true, false]);
     // With and without the index.
-    assert_eq!(learn(&mut index), (2, 2, whole));
+    assert_eq!(learn(), (2, 2, whole));
     let inventory = desk.store.inventory();
     assert_eq!(
         desk.store.search(&inventory, &zebras()).unwrap().hits.len(),
@@ -146,7 +147,7 @@ fn deleted_sub_agent_is_read_from_archive_once_and_marked() {
     // A file that exists again is read from the root.
     desk.put(agent("one"), &line(SESSION, "c1", "", "zebra one"));
     assert_eq!(desk.kept(), [""; 0]);
-    assert_eq!(learn(&mut index), (2, 2, whole));
+    assert_eq!(learn(), (2, 2, whole));
 }
 
 fn zebras() -> Query {
@@ -352,22 +353,20 @@ fn archive_damage_is_reported_although_the_index_is_current() {
         .move_to_archive(&[&files], true, Timestamp::now());
     let pack = away.unwrap().pack;
     let quiet = |_: u64, _: u64| {};
-    let mut index = Index::open(&state).unwrap();
-    let rows = |index: &mut Index, inventory: &Inventory| {
-        let rows = index.sessions(&desk.store, inventory, &quiet);
+    let index = crate::support::indexed(&desk.store, &state);
+    let rows = |inventory: &Inventory| {
+        let rows = index.sessions(inventory).read(&quiet);
         rows.iter().filter(|row| row.is_err()).count()
     };
     // Files changed a moment ago are not cached.
     std::thread::sleep(std::time::Duration::from_millis(50));
-    let inventory = index.inventory(&desk.store);
-    assert_eq!(rows(&mut index, &inventory), 0);
+    assert_eq!(rows(&index.inventory()), 0);
     let mut bytes = fs::read(&pack).unwrap();
     for byte in &mut bytes[40..80] {
         *byte ^= 0x55;
     }
     fs::write(&pack, bytes).unwrap();
-    let inventory = index.inventory(&desk.store);
-    assert_eq!(rows(&mut index, &inventory), 1);
+    assert_eq!(rows(&index.inventory()), 1);
 }
 
 /// The list that is shown is the one that is edited, even if it is archived.

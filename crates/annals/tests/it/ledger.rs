@@ -5,11 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use annals::cost::{Account, Charge, Ledger, LogCharges};
-use annals::index::Index;
 use annals::model::{Money, Outline, ResponseKey, SessionId, Usage};
-use annals::store::{Root, SessionInfo, Store};
+use annals::store::{RecentQuery, Root, SessionInfo, Store};
 
-use crate::support::cases;
+use crate::support::{cases, index_warnings, indexed};
 
 /// Formats a ledger in a canonical order.
 fn picture(ledger: &Ledger) -> Vec<String> {
@@ -53,10 +52,10 @@ fn ledger(store: &Store) -> Ledger {
     ledger
 }
 
-fn recorded(index: &mut Index, store: &Store) -> Ledger {
-    let (ledger, troubles) = index.ledger(store, &|_, _| {});
+fn recorded(store: &Store) -> Ledger {
+    let (ledger, troubles) = store.costs().ledger(&|_, _| {});
     assert!(troubles.is_empty(), "{troubles:?}");
-    let notices = index.take_warnings();
+    let notices = index_warnings(store);
     assert!(notices.is_empty(), "{notices:?}");
     ledger
 }
@@ -99,9 +98,9 @@ fn index_changes_no_charge() {
     for case in cases() {
         let store = Store::new(vec![case.root()]);
         let plain = picture(&ledger(&store));
-        let mut index = Index::open(state.path()).unwrap();
+        let index = indexed(&store, state.path());
         for turn in ["first", "second"] {
-            let kept = picture(&recorded(&mut index, &store));
+            let kept = picture(&recorded(&index));
             same(&kept, &plain, &format!("{}, {turn} time", case.name));
         }
     }
@@ -143,10 +142,13 @@ impl History {
         Store::new(vec![Root::new("claude-code", self.dir.path()).unwrap()])
     }
 
+    fn indexed(&self) -> Store {
+        indexed(&self.store(), self.state.path())
+    }
+
     /// Returns the output tokens of each session, which must not depend on the index.
     fn output(&self) -> BTreeMap<String, u64> {
-        let mut index = Index::open(self.state.path()).unwrap();
-        let kept = recorded(&mut index, &self.store());
+        let kept = recorded(&self.indexed());
         assert_eq!(picture(&kept), picture(&ledger(&self.store())));
         let mut sums = BTreeMap::new();
         for charge in &kept.charges {
@@ -204,8 +206,7 @@ fn unreadable_records_are_counted() {
     let wrong = reply("a", "m2", 2, 20).replace(":20}", ":-20}");
     history.append("a", &(torn + &whole + &wrong + &whole[..40]));
     for turn in 0..2 {
-        let mut index = Index::open(history.state.path()).unwrap();
-        let kept = recorded(&mut index, &history.store());
+        let kept = recorded(&history.indexed());
         assert_eq!(kept.uncounted, 2, "turn {turn}");
         assert_eq!(ledger(&history.store()).uncounted, 2);
     }
@@ -219,12 +220,12 @@ fn log_that_names_no_session_is_read_the_same_when_it_grows() {
     let log = history.log("a").with_file_name("agent-a1.jsonl");
     let summary = "{\"type\":\"summary\",\"summary\":\"x\"}\n";
     fs::write(&log, summary).unwrap();
-    let mut index = Index::open(history.state.path()).unwrap();
-    assert_eq!(recorded(&mut index, &history.store()).uncounted, 0);
+    let index = history.indexed();
+    assert_eq!(recorded(&index).uncounted, 0);
     let damaged = "{\"type\":\"user\",\"message\":{\"content\":\"cut of\n";
     let more = [summary, damaged, &reply("a", "m1", 1, 10)].concat();
     fs::write(&log, more).unwrap();
-    let kept = recorded(&mut index, &history.store());
+    let kept = recorded(&index);
     assert_eq!(kept.uncounted, 1);
     assert_eq!(picture(&kept), picture(&ledger(&history.store())));
     assert_eq!(kept.uncounted, ledger(&history.store()).uncounted);
@@ -281,11 +282,11 @@ fn unusable_index_is_moved_aside() {
         ),
     ] {
         fs::write(&path, bytes).unwrap();
-        let mut index = Index::open(history.state.path()).unwrap();
-        let (ledger, troubles) = index.ledger(&history.store(), &|_, _| {});
+        let index = history.indexed();
+        let (ledger, troubles) = index.costs().ledger(&|_, _| {});
         assert!(troubles.is_empty());
         assert_eq!(ledger.charges.len(), 1);
-        assert_eq!(!index.take_warnings().is_empty(), reported);
+        assert_eq!(!index_warnings(&index).is_empty(), reported);
         drop(index);
         assert_eq!(history.output(), sums(&[("a", 10)]));
     }
@@ -304,8 +305,8 @@ fn concurrent_indexes_give_correct_ledgers() {
                 for turn in 1..20 {
                     let message = format!("m-{thread}-{turn}");
                     history.append(thread, &reply(thread, &message, 1, 1));
-                    let mut index = Index::open(history.state.path()).unwrap();
-                    let (ledger, troubles) = index.ledger(&history.store(), &|_, _| {});
+                    let index = history.indexed();
+                    let (ledger, troubles) = index.costs().ledger(&|_, _| {});
                     assert!(troubles.is_empty(), "{troubles:?}");
                     let own = |charge: &&Charge| {
                         let session = &ledger.accounts.get(charge.account).unwrap().session;
@@ -339,11 +340,11 @@ fn recent_usage_is_current_for_new_records() {
     let now = jiff::Timestamp::from_second(2_000_000_000).unwrap();
     let asked = |seconds: i64, log: Option<&Path>| {
         let then = now.checked_add(jiff::SignedDuration::from_secs(seconds));
-        let asked = annals::index::RecentQuery::new(then.unwrap(), start).session(log);
-        let mut index = Index::open(history.state.path()).unwrap();
-        let (spent, troubles) = index.recent(&history.store(), &asked);
+        let asked = RecentQuery::new(then.unwrap(), start).session(log);
+        let index = history.indexed();
+        let (spent, troubles) = index.costs().recent(&asked);
         let ledger = spent.ledger;
-        assert!(troubles.is_empty() && index.take_warnings().is_empty());
+        assert!(troubles.is_empty() && index_warnings(&index).is_empty());
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
         for charge in &ledger.charges {
             let session = &ledger.accounts.get(charge.account).unwrap().session;

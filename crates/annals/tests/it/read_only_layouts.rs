@@ -1,6 +1,5 @@
 //! Layouts that are read but not written: Gemini CLI and OpenCode.
 
-use annals::index::Index;
 use annals::layout::{LAYOUTS, NewSession};
 use annals::model::{Body, SessionId};
 use annals::search::{Dialect, Query};
@@ -16,11 +15,13 @@ fn hits(copy: &Copy, query: &str) -> Vec<String> {
     let query = Query::parse(query, &Dialect::default()).unwrap();
     let plain = store.search(&inventory, &query).unwrap();
     assert!(plain.errors.is_empty(), "{:?}", plain.errors);
-    let mut index = Index::open(&copy.dir.path().join("state")).unwrap();
+    let index = crate::support::indexed(&store, &copy.dir.path().join("state"));
     for _ in 0..2 {
         let found = index.search(&inventory, &query).unwrap();
         assert_eq!(format!("{:?}", found.hits), format!("{:?}", plain.hits));
-        let errors = index.index_text(&inventory, &|_, _| {}, &|| false);
+        let handle = index.index().unwrap();
+        let errors = handle.update_text(&inventory, &|_, _| {}, &|| false);
+        let errors = errors.unwrap();
         assert!(errors.is_empty(), "{errors:?}");
     }
     let hits = plain.hits.iter();

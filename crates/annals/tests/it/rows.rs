@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use annals::cost::{Charge, PriceMode, Prices};
-use annals::index::{Index, PartStatus};
+use annals::index::PartStatus;
 use annals::model::ArtifactKind;
 use annals::store::{Inventory, Root, Store};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::{cases, copy_tree};
+use crate::support::{cases, copy_tree, index_warnings, indexed};
 
 /// Formats everything that lists return, including errors.
 fn reported(
@@ -32,7 +32,7 @@ fn reported(
     rows.chain(talks).collect()
 }
 
-fn plain(store: &Store, inventory: &Inventory) -> Vec<String> {
+fn listed(store: &Store, inventory: &Inventory) -> Vec<String> {
     let prices = Prices::built_in();
     let price = |charge: &Charge| prices.cost(charge, PriceMode::Auto);
     let all: Vec<usize> = (0..inventory.sessions.len()).collect();
@@ -44,37 +44,27 @@ fn plain(store: &Store, inventory: &Inventory) -> Vec<String> {
     )
 }
 
-fn kept(index: &mut Index, store: &Store, inventory: &Inventory) -> Vec<String> {
-    let prices = Prices::built_in();
-    let price = |charge: &Charge| prices.cost(charge, PriceMode::Auto);
-    let all: Vec<usize> = (0..inventory.sessions.len()).collect();
-    reported(
-        index.sessions(store, inventory, &|_, _| {}),
-        index.conversations(store, inventory, &all, &price, &|_, _| {}),
-    )
-}
-
 /// Asserts that lists are the same with and without the index; returns the status of its session
 /// rows.
 fn same(store: &Store, state: &Path, what: &str) -> PartStatus {
     let inventory = store.inventory();
-    let wanted = plain(store, &inventory);
-    let mut index = Index::open(state).unwrap();
+    let wanted = listed(store, &inventory);
+    let index = indexed(store, state);
     for turn in ["first", "second"] {
-        let found = kept(&mut index, store, &inventory);
+        let found = listed(&index, &inventory);
         assert_eq!(found.len(), wanted.len(), "{what}, {turn} time");
         for (found, wanted) in found.iter().zip(&wanted) {
             assert_eq!(found, wanted, "{what}, {turn} time");
         }
     }
-    newest_are_the_first(&mut index, store, &inventory, what);
-    let notices = index.take_warnings();
+    newest_are_the_first(&index, store, &inventory, what);
+    let notices = index_warnings(&index);
     assert!(notices.is_empty(), "{what}: {notices:?}");
-    known(&index, store)
+    known(&index)
 }
 
 /// Asserts that the newest sessions are the first rows of the whole list.
-fn newest_are_the_first(index: &mut Index, store: &Store, inventory: &Inventory, what: &str) {
+fn newest_are_the_first(index: &Store, store: &Store, inventory: &Inventory, what: &str) {
     let rows = store.sessions(inventory).read(&|_, _| {});
     let (rows, failed): (Vec<_>, Vec<_>) = rows.into_iter().partition(Result::is_ok);
     let mut rows: Vec<_> = rows.into_iter().flatten().collect();
@@ -84,7 +74,7 @@ fn newest_are_the_first(index: &mut Index, store: &Store, inventory: &Inventory,
         let failed = failed.iter().flat_map(|row| row.as_ref().err());
         let wanted: Vec<String> = first.chain(failed.map(ToString::to_string)).collect();
         for found in [
-            index.newest_sessions(store, inventory, limit, &|_, _| {}),
+            index.sessions(inventory).newest(limit, &|_, _| {}),
             store.sessions(inventory).newest(limit, &|_, _| {}),
         ] {
             let found = found.into_iter().map(|row| match row {
@@ -98,8 +88,9 @@ fn newest_are_the_first(index: &mut Index, store: &Store, inventory: &Inventory,
 }
 
 /// Returns the status of the session rows of a store with one root.
-fn known(index: &Index, store: &Store) -> PartStatus {
-    let status = index.status(store, &store.inventory()).unwrap();
+fn known(store: &Store) -> PartStatus {
+    let status = store.index().unwrap().status(&store.inventory());
+    let status = status.unwrap().unwrap();
     let mut parts = status.roots[0].parts.iter();
     *parts.find(|part| part.name == "sessions").unwrap()
 }
@@ -420,10 +411,8 @@ fn removed_sessions_are_dropped_and_changed_ones_reread() {
     fs::remove_file(log(4)).unwrap();
     let mut grown = fs::OpenOptions::new().append(true).open(log(5)).unwrap();
     grown.write_all(b"{}\n").unwrap();
-    let index = Index::open(&history.state).unwrap();
-    let part = known(&index, &store);
+    let part = known(&indexed(&store, &history.state));
     assert_eq!((part.current, part.stale, part.total), (7, 1, 8));
-    drop(index);
     next_tick();
     let part = same(&store, &history.state, "after that");
     assert_eq!((part.current, part.stale, part.total), (8, 0, 8));
@@ -461,9 +450,9 @@ fn details_from_other_files_are_not_stored_in_rows() {
     };
     fs::write(history.root.join(FILES[0]), summary.line(0)).unwrap();
     same(&store, &history.state, "a summary elsewhere");
-    let mut index = Index::open(&history.state).unwrap();
     let inventory = store.inventory();
-    let rows = index.sessions(&store, &inventory, &|_, _| {});
+    let index = indexed(&store, &history.state);
+    let rows = index.sessions(&inventory).read(&|_, _| {});
     let titled = rows.iter().flatten().filter(|row| {
         let title = row.title.as_ref();
         title.is_some_and(|title| title.text == "about 1")
@@ -478,22 +467,22 @@ fn damaged_index_gives_the_same_lists() {
     let store = history.store();
     same(&store, &history.state, "at first");
     let inventory = store.inventory();
-    let wanted = plain(&store, &inventory);
+    let wanted = listed(&store, &inventory);
     let path = database(&history.state);
     let whole = fs::read(&path).unwrap();
     for at in (0..whole.len()).step_by(whole.len() / 97 + 1) {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x55;
         fs::write(&path, &damaged).unwrap();
-        let mut index = Index::open(&history.state).unwrap();
-        let found = kept(&mut index, &store, &inventory);
+        let found = listed(&indexed(&store, &history.state), &inventory);
         assert!(found == wanted, "byte {at}");
     }
 }
 
 /// Returns the path of the index database.
 fn database(state: &Path) -> PathBuf {
-    let files = Index::files(state).unwrap().into_iter();
+    let store = Store::new(Vec::new()).with_state(state);
+    let files = store.index().unwrap().files().unwrap().into_iter();
     let mut paths = files.map(|file| file.path);
     paths
         .find(|path| path.extension().is_some_and(|ending| ending == "db"))
@@ -520,8 +509,8 @@ fn concurrent_lists_are_correct() {
                     history.take(&Step::Say(usize::from(thread), step)).unwrap();
                     let store = history.store();
                     let inventory = store.inventory();
-                    let mut index = Index::open(&history.state).unwrap();
-                    let rows = index.sessions(&store, &inventory, &|_, _| {});
+                    let index = indexed(&store, &history.state);
+                    let rows = index.sessions(&inventory).read(&|_, _| {});
                     let rows: BTreeMap<_, _> = inventory
                         .sessions
                         .iter()
@@ -545,13 +534,24 @@ fn deleted_index_leaves_no_files() {
     fs::write(&set_aside, b"old").unwrap();
     fs::write(history.state.join("index-999.db"), b"newer").unwrap();
     fs::write(history.state.join("other"), b"not ours").unwrap();
-    let dropped = Index::delete(&history.state).unwrap();
+    let store = indexed(&history.store(), &history.state);
+    let dropped = store.index().unwrap().delete().unwrap();
     assert!(dropped.len() >= 3, "{dropped:?}");
     let left = fs::read_dir(&history.state).unwrap();
     let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["other"]);
-    assert!(Index::open_existing(&history.state).unwrap().is_none());
+    assert!(!store.index().unwrap().exists().unwrap());
     same(&history.store(), &history.state, "anew");
+}
+
+/// Returns why the index in a state directory is not used.
+fn refusal(state: &Path) -> String {
+    let store = Store::new(Vec::new()).with_state(state).with_index();
+    let updated = store
+        .index()
+        .unwrap()
+        .update(&store.inventory(), &|_, _, _| {});
+    updated.unwrap_err().to_string()
 }
 
 /// Files that another user may have planted are not written through.
@@ -573,7 +573,7 @@ fn index_refuses_links_and_directories_of_other_users() {
         fs::create_dir(&state).unwrap();
         let planted = state.join(format!("{}{ending}", name.to_str().unwrap()));
         symlink(&precious, &planted).unwrap();
-        let error = Index::open(&state).unwrap_err().to_string();
+        let error = refusal(&state);
         assert!(error.contains("is a symbolic link"), "{error}");
         assert_eq!(fs::read(&precious).unwrap(), b"");
     }
@@ -581,12 +581,12 @@ fn index_refuses_links_and_directories_of_other_users() {
     let foreign = dir.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
     if std::os::unix::fs::chown(&foreign, Some(12_345), None).is_ok() {
-        let error = Index::open(&foreign).unwrap_err().to_string();
+        let error = refusal(&foreign);
         assert!(error.contains("belongs to another user"), "{error}");
         let link = dir.path().join("link");
         symlink(&real, &link).unwrap();
         std::os::unix::fs::lchown(&link, Some(12_345), None).unwrap();
-        let error = Index::open(&link).unwrap_err().to_string();
+        let error = refusal(&link);
         assert!(error.contains("symbolic link of another user"), "{error}");
         assert!(fs::read_dir(&foreign).unwrap().next().is_none());
     }

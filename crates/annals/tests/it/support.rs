@@ -190,6 +190,17 @@ pub(crate) fn processor_time() -> std::time::Duration {
     std::time::Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
 }
 
+/// Returns a store of the same roots that answers from an index in `state`.
+pub(crate) fn indexed(store: &Store, state: &Path) -> Store {
+    let store = Store::new(store.roots().to_vec());
+    store.with_state(state).with_index()
+}
+
+/// Returns the problems of a store with its index.
+pub(crate) fn index_warnings(store: &Store) -> Vec<annals::index::Warning> {
+    store.index().unwrap().take_warnings()
+}
+
 pub(crate) fn copy_tree(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

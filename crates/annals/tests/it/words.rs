@@ -5,12 +5,11 @@ use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use annals::index::Index;
 use annals::search::{Dialect, Query, SearchResults};
 use annals::store::{Inventory, Root, Store};
 use proptest::prelude::*;
 
-use crate::support::cases;
+use crate::support::{cases, index_warnings, indexed};
 
 fn parse(text: &str) -> Query {
     Query::parse(text, &Dialect::default())
@@ -25,8 +24,10 @@ fn reported(found: &SearchResults) -> String {
     format!("{} {}\n{}", found.total, found.sessions, hits.join("\n"))
 }
 
-fn learn(index: &mut Index, inventory: &Inventory) {
-    let troubles = index.index_text(inventory, &|_, _| {}, &|| false);
+fn learn(store: &Store, inventory: &Inventory) {
+    let index = store.index().unwrap();
+    let troubles = index.update_text(inventory, &|_, _| {}, &|| false);
+    let troubles = troubles.unwrap();
     assert!(troubles.is_empty(), "{troubles:?}");
 }
 
@@ -38,7 +39,7 @@ fn every_word_is_found_with_and_without_index() {
         let store = copy.store();
         let inventory = store.inventory();
         let state = tempfile::tempdir().unwrap();
-        let mut index = Index::open(state.path()).unwrap();
+        let index = indexed(&store, state.path());
         let mut words: BTreeSet<String> = BTreeSet::new();
         for hit in store.search(&inventory, &parse("")).unwrap().hits {
             let parts = hit
@@ -65,9 +66,9 @@ fn every_word_is_found_with_and_without_index() {
                     asked += 1;
                 }
             }
-            learn(&mut index, &inventory);
+            learn(&index, &inventory);
         }
-        assert!(index.take_warnings().is_empty(), "{name}");
+        assert!(index_warnings(&index).is_empty(), "{name}");
     }
     assert!(asked > 500, "{asked}");
 }
@@ -201,7 +202,7 @@ impl History {
             }
             Step::Remove(file) => drop(fs::remove_file(self.path(*file))),
             Step::Rename(from, to) => drop(fs::rename(self.path(*from), self.path(*to))),
-            Step::Learn => learn(&mut self.index(), &self.store().inventory()),
+            Step::Learn => learn(&self.indexed(), &self.store().inventory()),
             Step::Forget => {
                 for entry in fs::read_dir(self.state.path()).unwrap() {
                     fs::remove_file(entry.unwrap().path()).unwrap();
@@ -210,21 +211,21 @@ impl History {
         }
     }
 
-    fn index(&self) -> Index {
-        Index::open(self.state.path()).unwrap()
+    fn indexed(&self) -> Store {
+        indexed(&self.store(), self.state.path())
     }
 
     fn compare(&self) {
         let store = self.store();
         let inventory = store.inventory();
-        let mut index = self.index();
+        let index = self.indexed();
         for query in QUERIES {
             let asked = parse(query);
             let without = reported(&store.search(&inventory, &asked).unwrap());
             let with = reported(&index.search(&inventory, &asked).unwrap());
             assert_eq!(with, without, "{query}");
         }
-        assert!(index.take_warnings().is_empty());
+        assert!(index_warnings(&index).is_empty());
     }
 }
 
@@ -285,9 +286,9 @@ fn concurrent_updates_index_each_record_once() {
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
-                let mut index = Index::open(state).unwrap();
-                learn(&mut index, &store.inventory());
-                assert!(index.take_warnings().is_empty());
+                let index = indexed(&store, state);
+                learn(&index, &store.inventory());
+                assert!(index_warnings(&index).is_empty());
             });
         }
     });
@@ -318,10 +319,10 @@ fn damaged_index_gives_the_same_hits() {
         let touched = damaged[at..].iter_mut().take(bytes);
         touched.for_each(|byte| *byte ^= mask);
         fs::write(&path, damaged).unwrap();
-        let mut index = history.index();
+        let index = history.indexed();
         let found = index.search(&inventory, &asked).unwrap();
         assert_eq!(reported(&found), expected, "damaged at {at}");
-        noticed += usize::from(!index.take_warnings().is_empty());
+        noticed += usize::from(!index_warnings(&index).is_empty());
         drop(index);
         for entry in fs::read_dir(history.state.path()).unwrap() {
             fs::remove_file(entry.unwrap().path()).unwrap();
@@ -347,7 +348,9 @@ fn interrupted_update_leaves_no_wrong_coverage() {
     let inventory = history.store().inventory();
     let stops = std::sync::atomic::AtomicUsize::new(0);
     let stop = || stops.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 1;
-    history.index().index_text(&inventory, &|_, _| {}, &stop);
+    let index = history.indexed();
+    let index = index.index().unwrap();
+    index.update_text(&inventory, &|_, _| {}, &stop).unwrap();
     fs::remove_file(history.path(1)).unwrap();
     fs::remove_dir_all(&there).unwrap_or_default();
     fs::rename(&away, &there).unwrap();
@@ -380,13 +383,13 @@ fn log_replaced_during_search_loses_no_hit() {
     replace(0);
     history.step(&Step::Learn);
     let store = history.store();
-    let mut index = history.index();
+    let index = history.indexed();
     for number in 1..40 {
         let inventory = store.inventory();
         // Between the directory walk and the search.
         replace(number);
         let found = index.search(&inventory, &parse("alphabet")).unwrap();
         assert_eq!(found.total, 1, "{number}");
-        learn(&mut index, &store.inventory());
+        learn(&index, &store.inventory());
     }
 }

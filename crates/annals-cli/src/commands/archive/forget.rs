@@ -8,7 +8,7 @@ use super::list::session_label;
 use super::{ArchiveArgs, Failed};
 use crate::commands::Outcome;
 use crate::context::Context;
-use crate::render::command::hint;
+use crate::render::command::styled_command;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -162,7 +162,7 @@ fn print_removals(applied: bool, plans: &[ArchiveRemoval], context: &mut Context
                 "{}: {}; {} restores what can be read",
                 paint(PATH, &pack),
                 paint(PLAIN, wrong),
-                hint("annals restore", &pack, "--salvage")
+                styled_command("annals restore", &pack, "--salvage")
             ))?;
         }
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{print_damage, warn_unread};
 use crate::commands::Outcome;
 use crate::context::Context;
-use crate::render::command::hint;
+use crate::render::command::styled_command;
 use crate::render::size;
 use crate::render::style::{BOLD, DIM, ID, PATH, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -285,7 +285,7 @@ fn print_session(row: &ArchivedJson<'_>, context: &mut Context) -> Result<()> {
     if row.earlier > 0 {
         context.out.line(format_args!(
             "{} restores an earlier version into another root",
-            hint(
+            styled_command(
                 "annals restore",
                 row.sessions.first().copied().unwrap_or(ROOT_ID),
                 "--earlier N --to DIR --apply"

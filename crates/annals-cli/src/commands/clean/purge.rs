@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::commands::{Outcome, delete};
 use crate::context::Context;
-use crate::render::command::plain_hint;
+use crate::render::command::quoted_command;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, PLAIN, SUCCESS, paint};
 use crate::render::table::{Cell, Column, Table};
@@ -154,8 +154,8 @@ impl<'a> UnfinishedJson<'a> {
 /// Returns the commands that resolve an interrupted deletion.
 fn recovery_hint(trashed: &TrashItem) -> String {
     let TrashItem { session, id, .. } = trashed;
-    let again = plain_hint("annals delete", session, "");
-    let undo = plain_hint("annals delete --undo=", id, "");
+    let again = quoted_command("annals delete", session, "");
+    let undo = quoted_command("annals delete --undo=", id, "");
     format!("run {again} again, or {undo}")
 }
 

@@ -190,7 +190,7 @@ fn flaky_upload(mut scribe: DemoWriter) -> Result<(SessionId, EntryId)> {
     scribe.result(1, "toolu_u1", "  1\t#[test]\n  2\tfn resumes_after_disconnect() {\n  3\t    let server = Server::start(\"/tmp/harbor-test\");\n  4\t    let id = server.begin(CHUNKS);\n  5\t    server.disconnect();\n  6\t    thread::sleep(Duration::from_millis(100));\n  7\t    assert_eq!(server.resume(id).missing(), 3);\n  8\t}", false)?;
     scribe.result(64, "toolu_u2", "running 4 tests\n..F.\nthread 'resumes_after_disconnect' panicked at tests/upload.rs:7:5:\nassertion `left == right` failed\n  left: 4\n right: 3\nerror: test failed, to rerun pass `--test upload`", true)?;
     let agent = AgentId::new("a3f81c5d2e9b07464")?;
-    explore(&scribe, &agent)?;
+    write_sub_agent(&scribe, &agent)?;
     scribe.agent_result(8, "toolu_u3", &agent, "Shared between tests:\n- src/upload/spool.rs:12 `SPOOL_DIR`, a static path under /tmp\n- src/upload/session.rs:31 `NEXT_ID`, a counter that starts at 1 in each process\n\nTwo tests of one run get the same spool directory and the same ids.")?;
     let found = scribe.reply(8, [
         think("left 4, right 3: one chunk more is missing than expected. Either the sleep is too short or another test cleaned the shared spool. The sub-agent's finding explains both."),
@@ -248,7 +248,7 @@ fn flaky_upload(mut scribe: DemoWriter) -> Result<(SessionId, EntryId)> {
 }
 
 /// Writes the sub-agent's log, linked to the call that spawned it.
-fn explore(parent: &DemoWriter, agent: &AgentId) -> Result<()> {
+fn write_sub_agent(parent: &DemoWriter, agent: &AgentId) -> Result<()> {
     let spawn = Spawn::new(agent.clone(), "Explore", "Find shared state").call("toolu_u3");
     let writer = parent.writer.spawn(&spawn)?;
     let start = parent

@@ -18,7 +18,7 @@ impl Chart {
         let names = self.series.iter().chain(&self.notes);
         let labels = self.bars.iter().map(|bar| &bar.label);
         let letters = names.chain(labels).flat_map(|text| text.chars());
-        letters.filter(|c| Weight::Plain.lacks(*c)).collect()
+        letters.filter(|c| Weight::Plain.lacks_glyph(*c)).collect()
     }
 
     /// Returns the chart without the characters in `missing`.
@@ -92,7 +92,10 @@ mod tests {
             ("a 👩\u{200d}👧 b", Some("a ⟨U+1F469 1F467⟩ b")),
             ("naïve-Ωμέγα_Жук", None),
         ] {
-            let missing = text.chars().filter(|c| Weight::Plain.lacks(*c)).collect();
+            let missing = text
+                .chars()
+                .filter(|c| Weight::Plain.lacks_glyph(*c))
+                .collect();
             assert_eq!(
                 escape_missing(text, &missing).as_deref(),
                 expected,

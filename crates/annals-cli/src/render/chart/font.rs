@@ -36,7 +36,7 @@ impl Weight {
     }
 
     /// Whether the embedded font lacks a visible character.
-    pub(super) fn lacks(self, c: char) -> bool {
+    pub(super) fn lacks_glyph(self, c: char) -> bool {
         self.advance(c).is_none() && width::width(c.encode_utf8(&mut [0; 4])) > 0
     }
 
@@ -86,12 +86,12 @@ mod tests {
     #[test]
     fn embedded_fonts_have_the_expected_characters() {
         for c in "AZaz09 $,.·–…éßőŁΩωЖяđ→⟨⟩€".chars() {
-            assert!(!Weight::Plain.lacks(c), "{c} is missing");
+            assert!(!Weight::Plain.lacks_glyph(c), "{c} is missing");
         }
         for c in "AZaz09 $,.·–…".chars() {
-            assert!(!Weight::Strong.lacks(c), "{c} is missing");
+            assert!(!Weight::Strong.lacks_glyph(c), "{c} is missing");
         }
-        assert!(Weight::Plain.lacks('語'));
+        assert!(Weight::Plain.lacks_glyph('語'));
     }
 
     #[test]

@@ -280,7 +280,7 @@ fn characters_missing_from_the_font_are_still_drawn() {
         })
         .count()
     };
-    assert!(Weight::Plain.lacks('語'));
+    assert!(Weight::Plain.lacks_glyph('語'));
     assert!(ink("語語語語") > ink(" ") + 100);
 }
 

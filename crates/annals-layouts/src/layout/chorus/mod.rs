@@ -47,6 +47,7 @@ mod edit;
 mod json_array;
 mod line;
 mod outline;
+mod output;
 mod path;
 mod session_list;
 mod write;

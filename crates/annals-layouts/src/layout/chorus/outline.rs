@@ -19,7 +19,7 @@ impl Decoder for LineDecoder {
                 Some(line) => line,
                 None => serde_json::from_str(text)?,
             };
-            Ok(self.sketch(&line, text, record.span))
+            Ok(self.outline_line(&line, text, record.span))
         });
         match read {
             Ok((outline, bad_usage)) => {
@@ -42,7 +42,7 @@ impl Decoder for LineDecoder {
 }
 
 impl LineDecoder {
-    fn sketch(&self, line: &Line<'_>, text: &str, span: Span) -> (Outline, Option<String>) {
+    fn outline_line(&self, line: &Line<'_>, text: &str, span: Span) -> (Outline, Option<String>) {
         let mut bad_usage = None;
         let mut outline = Outline::new(span);
         outline.time = line.time();

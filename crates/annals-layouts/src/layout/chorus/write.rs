@@ -9,31 +9,26 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::layout::content::{
-    GivenBlocks, UNNAMED_CALL_PREFIX, is_client_text, one_line, output_json, raw,
-};
-use crate::layout::extension::ExtensionOut;
+use crate::layout::content::{GivenBlocks, UNNAMED_CALL_PREFIX, is_client_text, raw};
 use crate::layout::member_type::{MemberType, check_optional, check_required};
 use crate::layout::usage_fields::{
     USAGE_MEMBER, draft_usage_members, format_time, truncate_to_millis, usage_json,
 };
 use crate::layout::{
-    AppendState, Change, Edit, EditPlan, ForkEdit, ForkParent, ListUpdate, NewSession, PROGRAM,
-    PlanContext, RowUpdate, SessionListWriter, Spawn, Writer, WriterSpec,
+    AppendState, Change, Edit, EditPlan, ForkEdit, ForkParent, ListUpdate, NewSession, PlanContext,
+    RowUpdate, SessionListWriter, Spawn, Writer, WriterSpec,
 };
 use crate::layout::{annotations, fork_origin};
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, ListRow, ListSubject, Members,
-    Message, Role, TitleSource, Todo, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, ListRow, ListSubject, Message,
+    Role, TitleSource, Todo, Usage,
 };
 
-use super::line::{
-    Line, MEMBERS, SESSION_ID, TOOL_CALL_PREFIX, is_known, is_note, is_number, is_object,
-};
+use super::line::{Line, MEMBERS, SESSION_ID, is_known, is_note};
+use super::output::LineOut;
 use super::{Chorus, Config, OWN_AGENT, path, session_list};
 
 /// Required members of messages in the design document.
@@ -287,110 +282,6 @@ fn session_artifact(head: &AppendState) -> Artifact {
     }
 }
 
-/// A line, with members in the program's order.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct LineOut<'a> {
-    uuid: &'a str,
-    #[serde(rename = "type")]
-    kind: &'a str,
-    content: Box<RawValue>,
-    timestamp: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session_id: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_input: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_use_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    is_tool_error: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    claude_message: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cost_usd: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    duration_ms: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    input_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_read_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_creation_tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    context_window: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    num_turns: Option<Box<RawValue>>,
-    annals: ExtensionOut<'a>,
-}
-
-impl<'a> LineOut<'a> {
-    fn new(kind: &'a str, content: Box<RawValue>) -> Self {
-        LineOut {
-            uuid: "",
-            kind,
-            content,
-            timestamp: String::new(),
-            session_id: None,
-            claude_message: None,
-            cost_usd: None,
-            duration_ms: None,
-            context_window: None,
-            num_turns: None,
-            tool_name: None,
-            tool_input: None,
-            tool_use_id: None,
-            is_tool_error: None,
-            input_tokens: None,
-            output_tokens: None,
-            cache_read_tokens: None,
-            cache_creation_tokens: None,
-            annals: ExtensionOut {
-                program: Some(PROGRAM),
-                ..ExtensionOut::default()
-            },
-        }
-    }
-
-    /// Sets members that only this layout has, and rejects values that it could not read back.
-    fn set(&mut self, members: &Members) -> Result<()> {
-        for (name, json) in members {
-            let value = raw(one_line(json)?)?;
-            let (slot, sound, wanted) = match name.as_str() {
-                SESSION_ID => {
-                    let text = json::decode_string(json.trim()).is_some();
-                    (&mut self.session_id, text, "a string")
-                }
-                "claudeMessage" => (&mut self.claude_message, is_object(json), "an object"),
-                name => {
-                    let slot = match name {
-                        "costUsd" => &mut self.cost_usd,
-                        "durationMs" => &mut self.duration_ms,
-                        "contextWindow" => &mut self.context_window,
-                        "numTurns" => &mut self.num_turns,
-                        _ => {
-                            return Err(Error::refused(format!(
-                                "a Chorus message has no member `{name}`"
-                            )));
-                        }
-                    };
-                    (slot, is_number(json), "a non-negative number")
-                }
-            };
-            if !sound {
-                return Err(Error::refused(format!("`{name}` must be {wanted}")));
-            }
-            if slot.replace(value).is_some() {
-                return Err(Error::refused(format!("`{name}` is given twice")));
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Encodes the lines of one change.
 struct RecordBuilder<'a, 'b> {
     head: &'a AppendState,
@@ -513,7 +404,7 @@ impl RecordBuilder<'_, '_> {
             let given = GivenBlocks::new(draft, blocks, first);
             first += blocks.len();
             let tool = self.answered_tool(given);
-            let mut line = new_line(message.role, given)?;
+            let mut line = LineOut::for_blocks(message.role, given)?;
             line.tool_name = line.tool_name.or(tool.as_deref());
             self.describe(message, blocks, draft, &mut line);
             if at == teller {
@@ -790,38 +681,6 @@ fn split_blocks(message: &Message) -> Vec<&[Block]> {
         .chunk_by(|a, b| !alone(a) && !alone(b))
         .collect();
     if parts.is_empty() { vec![&[]] } else { parts }
-}
-
-fn new_line(role: Role, given: GivenBlocks<'_>) -> Result<LineOut<'_>> {
-    let mut line = match (role, given.blocks) {
-        (Role::Assistant, [Block::ToolUse { id, name, input }]) => {
-            let shown = json::quote(&format!("{TOOL_CALL_PREFIX}{name}"));
-            let mut line = LineOut::new("tool_use", raw(shown)?);
-            line.tool_name = Some(name);
-            line.tool_input = Some(raw(one_line(input)?)?);
-            line.tool_use_id = Some(id);
-            line
-        }
-        (
-            Role::User,
-            [
-                Block::ToolResult {
-                    call,
-                    output,
-                    is_error,
-                },
-            ],
-        ) => {
-            let mut line = LineOut::new("tool_result", raw(output_json(output)?)?);
-            line.tool_use_id = Some(call);
-            line.is_tool_error = Some(*is_error);
-            line
-        }
-        (role, [Block::Text(text)]) => LineOut::new(role.as_str(), raw(json::quote(text))?),
-        (role, _) => return Ok(LineOut::new(role.as_str(), raw(given.json()?)?)),
-    };
-    line.annals.blocks = given.raw_json()?;
-    Ok(line)
 }
 
 fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {

@@ -48,6 +48,7 @@
 mod decode;
 mod document;
 mod line;
+mod message_line;
 mod outline;
 mod output;
 mod path;

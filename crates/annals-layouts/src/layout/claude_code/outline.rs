@@ -18,7 +18,7 @@ impl Decoder for LineDecoder {
                 Some(line) => line,
                 None => serde_json::from_str(text)?,
             };
-            Ok(self.sketch(&mut line, record.span))
+            Ok(self.outline_line(&mut line, record.span))
         });
         let (outline, bad_usage) = match read {
             Ok(read) => read,
@@ -58,7 +58,7 @@ impl Decoder for LineDecoder {
 
 impl LineDecoder {
     /// Outlines a line. Moves values out of it, so the line must not be used afterwards.
-    fn sketch(&mut self, line: &mut Line<'_>, span: Span) -> (Outline, Option<String>) {
+    fn outline_line(&mut self, line: &mut Line<'_>, span: Span) -> (Outline, Option<String>) {
         line.use_top_level_content();
         let mut bad_usage = None;
         let mut outline = Outline::new(span);

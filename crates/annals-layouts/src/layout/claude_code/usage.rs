@@ -119,7 +119,7 @@ pub(super) struct ReplyTemplate {
 impl ReplyTemplate {
     /// Builds a template from a line. Where lines differ in more than a few values templates never
     /// match, so the attempts become less and less frequent.
-    fn learn(&mut self, text: &str, bill: &UsageLine<'_>) {
+    fn add_template(&mut self, text: &str, bill: &UsageLine<'_>) {
         if self.last.take().is_some() {
             self.failures = (self.failures + 1).min(6);
             self.pause = (1 << self.failures) - 2;
@@ -204,7 +204,7 @@ pub(super) fn outline(lines: &mut LineDecoder, record: &Record<'_>, out: &mut De
     // Only typical replies become templates.
     let plain = fault.is_none() && spent.usage.is_some() && recorded.is_none();
     match plain && model != Some(SYNTHETIC) {
-        true => lines.replies.learn(text, &bill),
+        true => lines.replies.add_template(text, &bill),
         false => lines.replies = ReplyTemplate::default(),
     }
     if let Some(detail) = fault {

@@ -123,7 +123,7 @@ fn body(
     };
     let blocks = match line.record_type() {
         RecordType::Call => vec![Block::ToolUse {
-            id: lines.made(line, span),
+            id: lines.call_id(line, span),
             name: line.tool.or_empty().to_owned(),
             input: line.arguments.0.unwrap_or("{}").to_owned(),
         }],

@@ -105,7 +105,7 @@ impl LineDecoder {
     }
 
     /// Returns the id of the call that a record makes, or one derived from the record's id.
-    pub(super) fn made(&self, line: &Line<'_>, span: Span) -> String {
+    pub(super) fn call_id(&self, line: &Line<'_>, span: Span) -> String {
         match (line.call.get(), line.annex.id.non_empty()) {
             (Some(call), _) => call.to_owned(),
             (None, Some(id)) => unnamed_call_id(id, 0),

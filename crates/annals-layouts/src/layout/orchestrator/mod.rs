@@ -43,6 +43,7 @@
 
 mod decode;
 mod line;
+mod members;
 mod outline;
 mod output;
 mod path;

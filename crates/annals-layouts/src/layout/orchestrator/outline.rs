@@ -16,7 +16,7 @@ impl Decoder for LineDecoder {
                 Some(line) => line,
                 None => serde_json::from_str(text)?,
             };
-            Ok(self.sketch(&line, record.span))
+            Ok(self.outline_line(&line, record.span))
         });
         match read {
             Ok((outline, bad_usage)) => {
@@ -39,7 +39,7 @@ impl Decoder for LineDecoder {
 }
 
 impl LineDecoder {
-    fn sketch(&mut self, line: &Line<'_>, span: Span) -> (Outline, Option<String>) {
+    fn outline_line(&mut self, line: &Line<'_>, span: Span) -> (Outline, Option<String>) {
         let mut bad_usage = None;
         let mut outline = Outline::new(span);
         outline.time = line.time();
@@ -103,7 +103,7 @@ impl LineDecoder {
             RecordType::Call => {
                 outline.kind = OutlineKind::Assistant;
                 let tool = line.tool.or_empty();
-                let call = self.made(line, span);
+                let call = self.call_id(line, span);
                 let call = (!call.is_empty()).then(|| EntryKey::from_text(&call));
                 if let Some(call) = call.filter(|_| line.call.get().is_none()) {
                     let tool = EntryKey::from_text(&unnamed_answer(tool));

@@ -112,28 +112,28 @@ impl PriceRow {
             PriceColumn::Model => text.clone_into(&mut self.model),
             PriceColumn::Provider => text.clone_into(&mut self.provider),
             PriceColumn::Source => text.clone_into(&mut self.source),
-            PriceColumn::SameAs => self.same_as = filled(text).map(str::to_owned),
-            PriceColumn::From => self.from = filled(text).map(date).transpose()?,
-            PriceColumn::Above => self.above = filled(text).map(tokens).transpose()?,
-            PriceColumn::Context => self.context = filled(text).map(tokens).transpose()?,
+            PriceColumn::SameAs => self.same_as = non_empty(text).map(str::to_owned),
+            PriceColumn::From => self.from = non_empty(text).map(date).transpose()?,
+            PriceColumn::Above => self.above = non_empty(text).map(tokens).transpose()?,
+            PriceColumn::Context => self.context = non_empty(text).map(tokens).transpose()?,
             PriceColumn::Tier => {
-                self.tier = filled(text).map_or(Ok(ServiceTier::Standard), pace)?
+                self.tier = non_empty(text).map_or(Ok(ServiceTier::Standard), parse_tier)?
             }
-            PriceColumn::UsPercent => self.us_percent = filled(text).map(percent).transpose()?,
+            PriceColumn::UsPercent => self.us_percent = non_empty(text).map(percent).transpose()?,
             // Each token and each search costs a whole number of pico-dollars.
-            PriceColumn::Input => self.input = filled(text).map(per_million).transpose()?,
-            PriceColumn::Output => self.output = filled(text).map(per_million).transpose()?,
+            PriceColumn::Input => self.input = non_empty(text).map(per_million).transpose()?,
+            PriceColumn::Output => self.output = non_empty(text).map(per_million).transpose()?,
             PriceColumn::CacheWrite5m => {
-                self.cache_write_5m = filled(text).map(per_million).transpose()?
+                self.cache_write_5m = non_empty(text).map(per_million).transpose()?
             }
             PriceColumn::CacheWrite1h => {
-                self.cache_write_1h = filled(text).map(per_million).transpose()?
+                self.cache_write_1h = non_empty(text).map(per_million).transpose()?
             }
             PriceColumn::CacheRead => {
-                self.cache_read = filled(text).map(per_million).transpose()?
+                self.cache_read = non_empty(text).map(per_million).transpose()?
             }
             PriceColumn::WebSearch => {
-                self.web_search = filled(text).map(per_thousand).transpose()?
+                self.web_search = non_empty(text).map(per_thousand).transpose()?
             }
         }
         Ok(())
@@ -221,7 +221,7 @@ pub(super) fn brief(text: &str) -> String {
     }
 }
 
-fn filled(text: &str) -> Option<&str> {
+fn non_empty(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }
 
@@ -247,7 +247,7 @@ fn percent(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("`{}` is not a percentage from 1 to 1000", brief(text)))
 }
 
-fn pace(text: &str) -> Result<ServiceTier, String> {
+fn parse_tier(text: &str) -> Result<ServiceTier, String> {
     let names = || ServiceTier::ALL.map(ServiceTier::name).join(", ");
     ServiceTier::by_name(text)
         .ok_or_else(|| format!("unknown pace `{}`; use one of {}", brief(text), names()))

@@ -56,7 +56,7 @@ fn every_token_is_found_in_its_block() {
         }
         let mut wanted = Documents::none(segment.1);
         [0, 127, 128, COUNT].iter().for_each(|one| wanted.add(*one));
-        let places = super::places(&database, segment.0, &wanted).unwrap();
+        let places = super::document_locations(&database, segment.0, &wanted).unwrap();
         let lines = places.iter().flat_map(|(_, spans)| spans);
         let lines: Vec<u64> = lines.map(|span| span.line).collect();
         assert_eq!(lines, [1, 128, 129, u64::from(COUNT) + 1]);

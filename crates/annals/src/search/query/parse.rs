@@ -199,7 +199,7 @@ fn word(text: &str, at: usize, in_group: bool) -> Result<QueryToken<'_>> {
     let from = at + name.map_or(0, |name| name.len() + 1);
     let rest = text.get(from..).unwrap_or_default();
     if let Some(inside) = rest.strip_prefix('"') {
-        let Some(len) = closing(inside) else {
+        let Some(len) = closing_quote(inside) else {
             return Err(fault(
                 text,
                 from..text.len(),
@@ -251,7 +251,7 @@ fn word(text: &str, at: usize, in_group: bool) -> Result<QueryToken<'_>> {
 }
 
 /// Returns the end of a quoted text: a quote without a backslash before it.
-fn closing(inside: &str) -> Option<usize> {
+fn closing_quote(inside: &str) -> Option<usize> {
     let mut quotes = inside.match_indices('"').map(|(at, _)| at);
     quotes.find(|at| {
         !inside
@@ -531,12 +531,12 @@ mod tests {
 
     /// Formats a parsed query.
     fn read(text: &str) -> String {
-        fn spell(wanted: &Expr) -> String {
-            let all = |parts: &[Expr]| parts.iter().map(spell).collect::<Vec<_>>().join(" ");
+        fn format_expr(wanted: &Expr) -> String {
+            let all = |parts: &[Expr]| parts.iter().map(format_expr).collect::<Vec<_>>().join(" ");
             match wanted {
                 Expr::All(parts) => format!("all({})", all(parts)),
                 Expr::Any(parts) => format!("any({})", all(parts)),
-                Expr::Not(part) => format!("not({})", spell(part)),
+                Expr::Not(part) => format!("not({})", format_expr(part)),
                 Expr::Filter(filter) => format!("{filter:?}"),
                 Expr::Term(term) => match term.kind {
                     TermKind::Pattern => format!("/{}/", term.text),
@@ -551,7 +551,7 @@ mod tests {
             }
         }
         match parse(text, &dialect()) {
-            Ok(wanted) => spell(&wanted),
+            Ok(wanted) => format_expr(&wanted),
             Err(Error::Query { at, why, .. }) => format!("{}..{} {why}", at.start, at.end),
             Err(error) => error.to_string(),
         }

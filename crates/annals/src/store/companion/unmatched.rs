@@ -9,7 +9,7 @@ use crate::store::RootFile;
 use annals_jsonl::ReadAt as _;
 use annals_layouts::model::Span;
 
-use super::CompanionEntries;
+use super::entries::CompanionEntries;
 
 /// Age of a companion after which entries past the end of the log are reported. An append writes the
 /// companion before the log.

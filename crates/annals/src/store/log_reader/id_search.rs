@@ -127,7 +127,7 @@ impl IdSearch {
             }
             offset += filled as u64;
             let end = kept + filled;
-            if self.finds(chunk.get(..end).unwrap_or_default()) {
+            if self.may_contain_id(chunk.get(..end).unwrap_or_default()) {
                 return Ok(true);
             }
             kept = end.min(self.overlap);
@@ -136,7 +136,7 @@ impl IdSearch {
     }
 
     /// Returns whether the bytes contain the id, or an escape that could hide a part of it.
-    fn finds(&self, bytes: &[u8]) -> bool {
+    fn may_contain_id(&self, bytes: &[u8]) -> bool {
         let hides = |at: usize| {
             let digits = at + ESCAPE.len();
             let digits = bytes.get(digits..digits + ESCAPE_DIGITS);
@@ -155,7 +155,7 @@ impl IdSearch {
 mod tests {
     use super::*;
 
-    fn finds(id: &str, text: &str) -> bool {
+    fn may_contain_id(id: &str, text: &str) -> bool {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let handle = std::fs::File::open(file.path()).unwrap();
@@ -167,14 +167,20 @@ mod tests {
         let long = "x".repeat(CHUNK);
         for at in [0, 1, CHUNK - 40, CHUNK - 3, CHUNK, CHUNK + 1, CHUNK + 40] {
             let filler = "x".repeat(at);
-            assert!(finds("my-id", &format!("{filler}my-id{long}")), "{at}");
+            assert!(
+                may_contain_id("my-id", &format!("{filler}my-id{long}")),
+                "{at}"
+            );
             let hidden = format!("{filler}m\\u0079-id{long}");
-            assert!(finds("my-id", &hidden), "an escape may hide it: {at}");
+            assert!(
+                may_contain_id("my-id", &hidden),
+                "an escape may hide it: {at}"
+            );
         }
-        assert!(!finds("my-id", &long));
-        assert!(!finds("my-id", ""));
+        assert!(!may_contain_id("my-id", &long));
+        assert!(!may_contain_id("my-id", ""));
         // Escapes of other characters hide no part of an id.
-        assert!(!finds("my-id", r"\u001b[31m \u003c \u00e9"));
+        assert!(!may_contain_id("my-id", r"\u001b[31m \u003c \u00e9"));
     }
 
     #[test]
@@ -194,10 +200,13 @@ mod tests {
                 .map(|unit| format!("\\u{unit:04X}"))
                 .collect();
             for text in [json::quote(id), json::quote(id).replace('/', r"\/"), hex] {
-                assert!(finds(id, &format!("{{\"id\":\"{text}\"}}")), "{text}");
+                assert!(
+                    may_contain_id(id, &format!("{{\"id\":\"{text}\"}}")),
+                    "{text}"
+                );
             }
             assert!(
-                !finds(id, r#"{"id":"other","text":"\u4e2d\u6587"}"#),
+                !may_contain_id(id, r#"{"id":"other","text":"\u4e2d\u6587"}"#),
                 "{id}"
             );
         }

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::*;
 use crate::store::Store;
-use annals_layouts::model::{EntryId, Message};
+use annals_layouts::model::{EntryId, Message, Role};
 
 /// Blocks writes to a document by a directory at the path of its temporary file.
 fn block(path: &Path) {

@@ -26,7 +26,7 @@ impl SessionWriter {
             return Ok(());
         }
         let mut tail = self.append_point();
-        learn(&self.root, &mut tail, drafts)?;
+        load_answered_calls(&self.root, &mut tail, drafts)?;
         let unknown = calls_of_unknown_tools(&tail.state, drafts);
         match unknown.first() {
             None => Ok(()),
@@ -39,7 +39,11 @@ impl SessionWriter {
 }
 
 /// Adds the tools of calls that drafts answer and that the end of the log does not contain.
-pub(super) fn learn(root: &Root, tail: &mut AppendPoint, drafts: &[Draft]) -> Result<()> {
+pub(super) fn load_answered_calls(
+    root: &Root,
+    tail: &mut AppendPoint,
+    drafts: &[Draft],
+) -> Result<()> {
     let unknown = calls_of_unknown_tools(&tail.state, drafts);
     if unknown.is_empty() || !annals_jsonl::exists(&tail.file.path)? {
         return Ok(());

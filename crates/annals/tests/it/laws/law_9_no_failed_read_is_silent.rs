@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 use annals::convert::{self, ConvertSelection};
 use annals::export::{ExportOptions, ExportPart, Exporter, Format};
-use annals::index::Index;
 use annals::search::{Dialect, Query};
 use annals::store::{Inventory, SessionFiles};
 
@@ -133,12 +132,11 @@ fn index_reports_an_unreadable_sub_agent_each_time() {
     {
         let copy = case.copy();
         let agent = copy.sessions()[0].agents[0].path.clone();
-        let mut index = Index::open(&copy.state()).unwrap();
         for _ in 0..2 {
-            let store = copy.store();
+            let store = copy.store().with_state(copy.state()).with_index();
             let inventory = store.inventory();
             let said = unreadable(&agent, || {
-                errors(index.sessions(&store, &inventory, &|_, _| {}))
+                errors(store.sessions(&inventory).read(&|_, _| {}))
             });
             assert!(names(&reported(&store, said), &agent), "{}", case.name);
         }
