@@ -4,19 +4,18 @@ mod blocks;
 mod branch;
 pub(crate) mod budget;
 mod csv;
-mod json;
 mod keys;
-mod label;
 mod plot;
 mod table;
 
-pub(crate) use json::{BudgetJson, budget_json};
+use std::collections::BTreeSet;
 
 use annals::cost::{
     Account, BudgetUsage, Charge, CostReport, Dimension, Ledger, PriceFn, PriceMode, ReportOptions,
     Sort,
 };
 use annals::store::SessionFiles;
+use annals::view::{CostDetails, CostJson, CostLabels, accounts_of_rows, accounts_with_agents};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
@@ -29,6 +28,7 @@ use crate::context::Context;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{PLAIN, WARNING, paint};
 use crate::render::suggest::suggest;
+use crate::render::time::Clock;
 use crate::render::width::{Span, push_spans, wrap};
 
 /// Reports token usage and cost.
@@ -200,7 +200,7 @@ const MAX_TABLE_ROWS: usize = 1000;
 /// A report and the data printed with it.
 struct CostOutput<'a> {
     report: &'a CostReport,
-    labels: &'a label::Labels,
+    labels: &'a CostLabels,
     look: &'a DisplayArgs,
     mode: PriceMode,
     since: Option<Timestamp>,
@@ -226,6 +226,19 @@ impl CostOutput<'_> {
 
     fn has_sessions(&self) -> bool {
         self.report.by.contains(&Dimension::Session)
+    }
+
+    fn json_details(&self, clock: &Clock) -> CostDetails<'_> {
+        CostDetails {
+            zone: clock.zone_name(),
+            since: self.since,
+            until: self.until,
+            now: clock.now,
+            labels: self.labels,
+            breakdown: self.look.breakdown,
+            uncounted: self.uncounted,
+            budgets: self.budgets.iter().map(budget::json).collect(),
+        }
     }
 }
 
@@ -265,16 +278,16 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     };
     let branch = |charge: &Charge| payers.branch(charge, &ledger);
     options.branch = Some(&branch);
-    let mut labels = label::Labels::default();
+    let mut labels = CostLabels::default();
     if by.contains(&Dimension::Agent) {
-        let accounts = label::accounts_with_agents(&ledger, &options);
-        labels.read(accounts, &ledger, context);
+        let accounts = accounts_with_agents(&ledger, &options);
+        read_labels(&mut labels, accounts, &ledger, context);
     }
     let agent_kind = |charge: &Charge| labels.agent_kind(charge);
     options.agent_kind = Some(&agent_kind);
     let report = CostReport::new(&ledger, &by, &options);
     if by.contains(&Dimension::Session) && plot.is_none() {
-        labels.read(label::accounts_of_rows(&report), &ledger, context);
+        read_labels(&mut labels, accounts_of_rows(&report), &ledger, context);
     }
     let now = context.clock.now;
     let spent = config.budgets.iter();
@@ -293,9 +306,8 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     if let Some(plot) = plot.filter(|_| !report.rows.is_empty()) {
         plot.write(&report, context)?;
     } else if context.json {
-        context
-            .out
-            .json(&json::cost_json(&output, &context.clock))?;
+        let details = output.json_details(&context.clock);
+        context.out.json(&CostJson::new(&report, details))?;
     } else if args.look.csv {
         csv::write(&output, &mut context.out)?;
     } else if report.rows.is_empty() {
@@ -310,6 +322,21 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     // The process is about to exit; dropping the rows would only take time.
     std::mem::forget(ledger);
     Ok(outcome)
+}
+
+fn read_labels(
+    labels: &mut CostLabels,
+    accounts: BTreeSet<usize>,
+    ledger: &Ledger,
+    context: &mut Context,
+) {
+    if labels.has_all(&accounts) {
+        return;
+    }
+    // Its errors were reported when the ledger was built.
+    let inventory = context.inventory();
+    let mut read = |wanted: &[usize]| context.session_labels(&inventory, wanted);
+    labels.read(accounts, ledger, &inventory, &mut read);
 }
 
 impl CostArgs {
