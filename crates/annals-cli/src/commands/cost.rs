@@ -14,7 +14,6 @@ use annals::cost::{
     Account, BudgetUsage, Charge, CostReport, Dimension, Ledger, PriceFn, PriceMode, ReportOptions,
     Sort,
 };
-use annals::store::SessionFiles;
 use annals::view::{CostDetails, CostJson, CostLabels, accounts_of_rows, accounts_with_agents};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValue;
@@ -382,24 +381,12 @@ impl CostArgs {
                 Some(id) => Some(context.find_session_to_read(id)?),
                 None => None,
             };
-            let is_session = |account: &Account, files: &SessionFiles| {
-                account.session == files.id
-                    && account.root == files.root.path
-                    && account.layout == files.root.layout.name()
-            };
-            // Two folders may have a session of the same id; then the file decides.
-            let by_file = session.as_ref().is_some_and(|files| {
-                let mut same = ledger.accounts.iter().filter(|one| is_session(one, files));
-                same.any(|account| account.file == files.main_path())
-            });
-            let is_wanted = |account: &Account| {
+            let session = session.as_ref().map(|files| files.accounts(ledger));
+            let is_wanted = |(number, account): (usize, &Account)| {
                 let in_project = project.as_deref().is_none_or(|dirs| is_in(account, dirs));
-                let in_session = session.as_ref().is_none_or(|files| {
-                    is_session(account, files) && (!by_file || account.file == files.main_path())
-                });
-                in_project && in_session
+                in_project && session.as_ref().is_none_or(|own| own.contains(&number))
             };
-            accounts = Some(ledger.accounts.iter().map(is_wanted).collect());
+            accounts = Some(ledger.accounts.iter().enumerate().map(is_wanted).collect());
         }
         Ok(ChargeFilter {
             accounts,

@@ -36,6 +36,16 @@ impl Index {
     /// scanned if the query has no words. Results are the same as those of
     /// [`Store::search`](crate::store::Store::search).
     pub fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
+        self.search_until(inventory, query, &|| false)
+    }
+
+    /// Like [`Self::search`], but ends early when `stop` returns true.
+    pub fn search_until(
+        &mut self,
+        inventory: &Inventory,
+        query: &Query,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<SearchResults> {
         let mut hunt = SearchRun::new(inventory, query)?;
         self.text_outdated = true;
         let plans = self.plans(&hunt, inventory).unwrap_or_else(|error| {
@@ -46,7 +56,7 @@ impl Index {
         let plans = plans.unwrap_or_else(all);
         let sessions = hunt.sessions_to_look_up(&plans);
         hunt.set_summaries(self.summaries(inventory, sessions.into_iter()));
-        Ok(hunt.run(plans))
+        Ok(hunt.run(plans, stop))
     }
 
     /// Returns true if the last search found text that [`index_text`](Self::index_text) would add.

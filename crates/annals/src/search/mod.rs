@@ -42,8 +42,18 @@ pub(crate) use searchable_text::{extra_text, text_pieces};
 impl Store {
     /// Searches all sessions of an inventory.
     pub fn search(&self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
+        self.search_until(inventory, query, &|| false)
+    }
+
+    /// Like [`Self::search`], but ends early when `stop` returns true.
+    pub fn search_until(
+        &self,
+        inventory: &Inventory,
+        query: &Query,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<SearchResults> {
         let run = SearchRun::new(inventory, query)?;
         let plans = run.sources.iter().map(|_| ScanPlan::ALL).collect();
-        Ok(run.run(plans))
+        Ok(run.run(plans, stop))
     }
 }

@@ -6,6 +6,7 @@ mod check;
 mod cost;
 mod cost_labels;
 mod entry;
+mod event;
 #[cfg(feature = "search")]
 mod hit;
 #[cfg(feature = "search")]
@@ -20,6 +21,7 @@ pub use check::{CheckJson, FileReportJson};
 pub use cost::{BudgetJson, CostDetails, CostJson};
 pub use cost_labels::{CostLabel, CostLabels, accounts_of_rows, accounts_with_agents};
 pub use entry::{EntryJson, FlawJson, body_text, decoded_len};
+pub use event::EventJson;
 #[cfg(feature = "search")]
 pub use hit::HitJson;
 #[cfg(feature = "search")]
