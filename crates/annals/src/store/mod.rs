@@ -43,6 +43,7 @@ mod listed_sessions;
 mod locate;
 mod log_reader;
 mod log_totals;
+mod mirror;
 mod project_hints;
 mod query;
 mod read_failures;
@@ -104,6 +105,7 @@ pub(crate) use log_reader::{
     with_scanner,
 };
 pub use log_totals::Totals;
+pub use mirror::Mirror;
 pub use project_hints::FolderHints;
 pub use query::{MessageCounts, MessageFilter, Stats};
 pub use read_failures::ReadFailures;

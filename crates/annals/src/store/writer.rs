@@ -35,6 +35,7 @@ use annals_layouts::model::{
 };
 
 pub(super) use self::new_id::{refuse_known_id, with_id_lock};
+pub(super) use self::raw::check_line;
 
 use super::Root;
 use super::append_point::{AppendPoint, decode_records};
