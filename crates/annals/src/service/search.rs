@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use super::Service;
 use crate::error::Result;
 use crate::search::{Dialect, Filter, Hit, Order, Query, SearchResults};
-use crate::store::project_spellings;
+use crate::store::{Inventory, project_spellings};
 use crate::view::{HitJson, HitNames};
 
 /// Question for hits.
@@ -109,9 +109,18 @@ impl Service {
         request: &SearchRequest,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<Found> {
-        let inventory = self.inventory();
+        self.search_in(&self.inventory(), request, stop)
+    }
+
+    /// Like [`Self::search`], with an inventory of all sessions.
+    pub fn search_in(
+        &self,
+        inventory: &Inventory,
+        request: &SearchRequest,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Found> {
         let query = self.query(request)?;
-        let mut found = self.index.search(&self.store, &inventory, &query, stop)?;
+        let mut found = self.index.search(&self.store, inventory, &query, stop)?;
         for error in found.errors.drain(..) {
             self.store.failures().report(error);
         }
@@ -125,9 +134,9 @@ impl Service {
             at_least,
             ..
         } = found;
-        let names = HitNames::new(&inventory, &hits);
+        let names = HitNames::new(inventory, &hits);
         let indexes = names.session_indexes(&hits);
-        let labels = self.index.labels(&self.store, &inventory, &indexes);
+        let labels = self.index.labels(&self.store, inventory, &indexes);
         let row = |hit: &Hit| {
             let session = names.session_index(hit);
             let label = session.and_then(|at| indexes.binary_search(&at).ok());
