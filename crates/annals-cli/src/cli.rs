@@ -64,8 +64,13 @@ const GROUPS: &[(&str, &[&str])] = &[
         &["new", "append", "fork", "title", "tag", "set", "compact"],
     ),
     ("Exchange", &["export", "import", "convert"]),
-    ("More", &["chorus", "index", "demo", "completions", "help"]),
+    ("More", MORE),
 ];
+
+#[cfg(feature = "mcp")]
+const MORE: &[&str] = &["chorus", "index", "mcp", "demo", "completions", "help"];
+#[cfg(not(feature = "mcp"))]
+const MORE: &[&str] = &["chorus", "index", "demo", "completions", "help"];
 
 /// Find, read, write and keep the conversations of coding agents.
 #[derive(Debug, Parser)]

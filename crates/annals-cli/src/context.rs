@@ -45,7 +45,7 @@ pub(crate) struct Context {
     pub(crate) clock: Clock,
     pub(crate) json: bool,
     /// Whether the time was set with `ANNALS_NOW`.
-    is_time_fixed: bool,
+    pub(crate) is_time_fixed: bool,
     pub(crate) verbose: bool,
     /// Whether the user named the roots.
     pub(crate) named_roots: bool,

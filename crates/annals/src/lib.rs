@@ -99,6 +99,8 @@
 //! | [`retain`] | retention of sessions: policies, pins, plans |
 //! | [`undo`] | the vault of what deletions, clean-ups and repairs took away |
 //! | [`export`] | sessions as Markdown, HTML, JSON and JSON lines, and back; secrets masked |
+//! | [`service`] | the questions of all surfaces: a store with an index, prices, a clock and a zone |
+//! | [`view`] | rows that serialise as `--json` prints them |
 //! | [`text`] | makes control and invisible characters visible |
 //! | [`time_input`] | times as people type them |
 //! | [`layout`] | the format of files and lines, per agent program; pure, no file system |
@@ -165,6 +167,8 @@ pub mod repair;
 pub mod retain;
 #[cfg(feature = "search")]
 pub mod search;
+#[cfg(feature = "index")]
+pub mod service;
 pub mod store;
 pub mod time_input;
 pub mod undo;

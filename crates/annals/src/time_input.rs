@@ -53,6 +53,17 @@ enum Edge {
 }
 
 impl Now {
+    /// Returns the name of the zone; its offset if it has none.
+    pub fn zone_name(&self) -> String {
+        match self.zone.iana_name() {
+            Some(name) => name.to_owned(),
+            None => {
+                let time = self.time.to_zoned(self.zone.clone());
+                time.strftime("%:z").to_string()
+            }
+        }
+    }
+
     /// Parses the start of a period. A bare day, week, month or year means its first instant.
     pub fn parse_since(&self, text: &str) -> Option<Timestamp> {
         self.parse(text, Edge::Start)

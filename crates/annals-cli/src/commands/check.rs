@@ -1,11 +1,11 @@
 //! `annals check`
 
-mod json;
 mod table;
 
-use annals::check::{self, FileReport};
-use annals::model::{Flaw, FlawKind, Severity};
+use annals::check::{self, CheckResult, FileReport};
+use annals::model::Severity;
 use annals::store::{Inventory, Target};
+use annals::view::CheckJson;
 use anyhow::{Result, bail};
 use clap::Args;
 
@@ -46,9 +46,9 @@ pub(crate) struct CheckArgs {
 
 pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> Result<Outcome> {
     let found = run_check(args, context)?;
-    let ok = found.count(Severity::Error) == 0 && found.is_complete && found.has_sessions;
+    let ok = found.is_ok();
     if context.json {
-        let document = json::CheckJson::new(&found, ok, context.store.failures());
+        let document = CheckJson::new(&found, context.store.failures());
         context.out.json(&document)?;
     } else if found.has_nothing() && !context.is_incomplete() {
         print_no_live_sessions(context)?;
@@ -69,112 +69,29 @@ pub(crate) fn run(args: &CheckArgs, context: &mut Context) -> Result<Outcome> {
     })
 }
 
-/// Result of a check.
-struct CheckResult {
-    reports: Vec<FileReport>,
-    /// Errors of files that could not be opened.
-    unreadable: Vec<String>,
-    /// True if every file could be read.
-    is_complete: bool,
-    /// False if there was no session to check.
-    has_sessions: bool,
-}
-
-impl CheckResult {
-    fn flaws(&self) -> impl Iterator<Item = &Flaw> {
-        self.reports.iter().flat_map(|report| &report.flaws)
-    }
-
-    /// Returns true if there was no session to check, and nothing else has a flaw.
-    fn has_nothing(&self) -> bool {
-        !self.has_sessions && self.flaws().next().is_none() && self.unreadable.is_empty()
-    }
-
-    /// Returns the number of flaws of a severity.
-    fn count(&self, severity: Severity) -> usize {
-        let of_it = |flaw: &&Flaw| flaw.kind.severity() == severity;
-        self.flaws().filter(of_it).count()
-    }
-
-    /// Counts all lines, valid lines, pending lines (torn tails whose writer may still be active),
-    /// and corrupt lines.
-    fn line_counts(&self) -> LineCounts {
-        let total = self.reports.iter().map(|report| report.lines).sum();
-        let valid = self.reports.iter().map(|report| report.valid).sum();
-        let torn = |flaw: &&Flaw| flaw.kind == FlawKind::TornTail;
-        let pending = self.flaws().filter(torn).count() as u64;
-        LineCounts {
-            total,
-            valid,
-            pending,
-            corrupt: total.saturating_sub(valid).saturating_sub(pending),
-        }
-    }
-}
-
-struct LineCounts {
-    total: u64,
-    valid: u64,
-    pending: u64,
-    corrupt: u64,
-}
-
 fn run_check(args: &CheckArgs, context: &mut Context) -> Result<CheckResult> {
-    let inventory = match args.ids.is_empty() {
-        true => context.inventory_to_check(),
-        false => context.inventory_without_archive(),
-    };
-    let archive = context.store.archive().ok();
-    let archive = archive.as_ref();
-    let mut reports = Vec::new();
-    let mut unreadable = Vec::new();
-    let results = if args.ids.is_empty() {
+    let mut result = if args.ids.is_empty() {
+        let inventory = context.inventory_to_check();
         let progress = Progress::new("checking");
-        check::all(&inventory, archive, &|done, total| {
-            progress.set(done, total)
-        })
+        let set_progress = |done, total| progress.set(done, total);
+        check::everything(&context.store, &inventory, context.clock.now, &set_progress)
     } else {
+        let inventory = context.inventory_without_archive();
+        let archive = context.store.archive().ok();
         let mut results = Vec::new();
         for id in &args.ids {
             let target = find_target(id, &inventory, context)?;
             match &target.log {
                 Some(log) => results.extend(split_result(check::file(&target.files.root, log))),
-                None => results.extend(check::session(&inventory, &target.files, archive)),
+                None => results.extend(check::session(&inventory, &target.files, archive.as_ref())),
             }
         }
-        results
+        CheckResult::new(results, &inventory)
     };
-    for result in results {
-        match result {
-            Ok(report) => reports.push(report),
-            Err(error) => {
-                unreadable.push(error.to_string());
-                context.warn(&error);
-            }
-        }
+    for error in std::mem::take(&mut result.errors) {
+        context.warn(&error);
     }
-    if args.ids.is_empty() {
-        for found in context.store.repairs().stale_session_lists(&inventory) {
-            match found {
-                Ok(stale) => merge_report(&mut reports, check::stale_session_list(&stale)),
-                // The check of the file may have reported the same error.
-                Err(error) if unreadable.contains(&error.to_string()) => {}
-                Err(error) => {
-                    unreadable.push(error.to_string());
-                    context.warn(&error);
-                }
-            }
-        }
-        for report in check::environment(&context.store, &inventory, context.clock.now) {
-            merge_report(&mut reports, report);
-        }
-    }
-    Ok(CheckResult {
-        reports,
-        is_complete: unreadable.is_empty() && inventory.errors.is_empty(),
-        has_sessions: !args.ids.is_empty() || !inventory.sessions.is_empty(),
-        unreadable,
-    })
+    Ok(result)
 }
 
 /// Finds the session or file to check. An archived session has no files in its root: an error.
@@ -187,14 +104,6 @@ fn find_target(id: &str, inventory: &Inventory, context: &mut Context) -> Result
         bail!("session {id} is archived; {verify} checks it")
     }
     Ok(target)
-}
-
-/// Adds flaws found outside of a file's content to the report of the file.
-fn merge_report(reports: &mut Vec<FileReport>, outside: FileReport) {
-    match reports.iter_mut().find(|known| known.path == outside.path) {
-        Some(report) => report.flaws.extend(outside.flaws),
-        None => reports.push(outside),
-    }
 }
 
 /// Returns one result per checked file.

@@ -4,19 +4,17 @@ mod blocks;
 mod branch;
 pub(crate) mod budget;
 mod csv;
-mod json;
 mod keys;
-mod label;
 mod plot;
 mod table;
 
-pub(crate) use json::{BudgetJson, budget_json};
+use std::collections::BTreeSet;
 
 use annals::cost::{
     Account, BudgetUsage, Charge, CostReport, Dimension, Ledger, PriceFn, PriceMode, ReportOptions,
     Sort,
 };
-use annals::store::SessionFiles;
+use annals::view::{CostDetails, CostJson, CostLabels, accounts_of_rows, accounts_with_agents};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
@@ -29,6 +27,7 @@ use crate::context::Context;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{PLAIN, WARNING, paint};
 use crate::render::suggest::suggest;
+use crate::render::time::Clock;
 use crate::render::width::{Span, push_spans, wrap};
 
 /// Reports token usage and cost.
@@ -200,7 +199,7 @@ const MAX_TABLE_ROWS: usize = 1000;
 /// A report and the data printed with it.
 struct CostOutput<'a> {
     report: &'a CostReport,
-    labels: &'a label::Labels,
+    labels: &'a CostLabels,
     look: &'a DisplayArgs,
     mode: PriceMode,
     since: Option<Timestamp>,
@@ -226,6 +225,19 @@ impl CostOutput<'_> {
 
     fn has_sessions(&self) -> bool {
         self.report.by.contains(&Dimension::Session)
+    }
+
+    fn json_details(&self, clock: &Clock) -> CostDetails<'_> {
+        CostDetails {
+            zone: clock.zone_name(),
+            since: self.since,
+            until: self.until,
+            now: clock.now,
+            labels: self.labels,
+            breakdown: self.look.breakdown,
+            uncounted: self.uncounted,
+            budgets: self.budgets.iter().map(budget::json).collect(),
+        }
     }
 }
 
@@ -265,16 +277,16 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     };
     let branch = |charge: &Charge| payers.branch(charge, &ledger);
     options.branch = Some(&branch);
-    let mut labels = label::Labels::default();
+    let mut labels = CostLabels::default();
     if by.contains(&Dimension::Agent) {
-        let accounts = label::accounts_with_agents(&ledger, &options);
-        labels.read(accounts, &ledger, context);
+        let accounts = accounts_with_agents(&ledger, &options);
+        read_labels(&mut labels, accounts, &ledger, context);
     }
     let agent_kind = |charge: &Charge| labels.agent_kind(charge);
     options.agent_kind = Some(&agent_kind);
     let report = CostReport::new(&ledger, &by, &options);
     if by.contains(&Dimension::Session) && plot.is_none() {
-        labels.read(label::accounts_of_rows(&report), &ledger, context);
+        read_labels(&mut labels, accounts_of_rows(&report), &ledger, context);
     }
     let now = context.clock.now;
     let spent = config.budgets.iter();
@@ -293,9 +305,8 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     if let Some(plot) = plot.filter(|_| !report.rows.is_empty()) {
         plot.write(&report, context)?;
     } else if context.json {
-        context
-            .out
-            .json(&json::cost_json(&output, &context.clock))?;
+        let details = output.json_details(&context.clock);
+        context.out.json(&CostJson::new(&report, details))?;
     } else if args.look.csv {
         csv::write(&output, &mut context.out)?;
     } else if report.rows.is_empty() {
@@ -310,6 +321,21 @@ pub(crate) fn run(args: &CostArgs, context: &mut Context) -> Result<Outcome> {
     // The process is about to exit; dropping the rows would only take time.
     std::mem::forget(ledger);
     Ok(outcome)
+}
+
+fn read_labels(
+    labels: &mut CostLabels,
+    accounts: BTreeSet<usize>,
+    ledger: &Ledger,
+    context: &mut Context,
+) {
+    if labels.has_all(&accounts) {
+        return;
+    }
+    // Its errors were reported when the ledger was built.
+    let inventory = context.inventory();
+    let mut read = |wanted: &[usize]| context.session_labels(&inventory, wanted);
+    labels.read(accounts, ledger, &inventory, &mut read);
 }
 
 impl CostArgs {
@@ -355,24 +381,12 @@ impl CostArgs {
                 Some(id) => Some(context.find_session_to_read(id)?),
                 None => None,
             };
-            let is_session = |account: &Account, files: &SessionFiles| {
-                account.session == files.id
-                    && account.root == files.root.path
-                    && account.layout == files.root.layout.name()
-            };
-            // Two folders may have a session of the same id; then the file decides.
-            let by_file = session.as_ref().is_some_and(|files| {
-                let mut same = ledger.accounts.iter().filter(|one| is_session(one, files));
-                same.any(|account| account.file == files.main_path())
-            });
-            let is_wanted = |account: &Account| {
+            let session = session.as_ref().map(|files| files.accounts(ledger));
+            let is_wanted = |(number, account): (usize, &Account)| {
                 let in_project = project.as_deref().is_none_or(|dirs| is_in(account, dirs));
-                let in_session = session.as_ref().is_none_or(|files| {
-                    is_session(account, files) && (!by_file || account.file == files.main_path())
-                });
-                in_project && in_session
+                in_project && session.as_ref().is_none_or(|own| own.contains(&number))
             };
-            accounts = Some(ledger.accounts.iter().map(is_wanted).collect());
+            accounts = Some(ledger.accounts.iter().enumerate().map(is_wanted).collect());
         }
         Ok(ChargeFilter {
             accounts,

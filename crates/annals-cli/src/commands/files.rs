@@ -20,7 +20,7 @@ use crate::render::message::plain_text;
 use crate::render::size::{self, pluralize};
 use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, TIME, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
-use annals::view::ShortIds;
+use annals::view::{SavedFileJson, ShortIds};
 
 /// Lists the files that a session changed, and restores earlier versions.
 #[derive(Debug, Args)]
@@ -84,27 +84,9 @@ struct SavedJson<'a> {
 #[derive(Serialize)]
 struct FilesJson<'a> {
     session: &'a str,
-    files: Vec<FileJson<'a>>,
+    files: Vec<SavedFileJson<'a>>,
     /// Number of files before `-n` and `--offset`.
     total: usize,
-}
-
-#[derive(Serialize)]
-struct FileJson<'a> {
-    path: &'a str,
-    versions: Vec<VersionJson<'a>>,
-}
-
-#[derive(Serialize)]
-struct VersionJson<'a> {
-    version: u64,
-    time: Option<Timestamp>,
-    message: Option<&'a str>,
-    state: &'static str,
-    operation: Option<&'a str>,
-    snippet: Option<&'a str>,
-    stored: Option<&'a Path>,
-    bytes: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -171,10 +153,7 @@ pub(crate) fn run(args: &FilesArgs, context: &mut Context) -> Result<Outcome> {
         );
     }
     if context.json {
-        let rows = vec![FileJson {
-            path: &file.path,
-            versions: vec![VersionJson::new(version)],
-        }];
+        let rows = vec![SavedFileJson::new(&file.path, [version])];
         context.out.json(&FilesJson {
             session: session.files.id.as_str(),
             files: rows,
@@ -184,35 +163,6 @@ pub(crate) fn run(args: &FilesArgs, context: &mut Context) -> Result<Outcome> {
     }
     print_bytes(&bytes, context)?;
     Ok(Outcome::Ok)
-}
-
-impl<'a> VersionJson<'a> {
-    fn new(version: &'a SavedVersion) -> Self {
-        VersionJson {
-            version: version.version,
-            time: version.time,
-            message: version.message.as_deref(),
-            state: version_state(version),
-            operation: version.operation.as_deref(),
-            snippet: version.snippet.as_deref(),
-            stored: version.stored.as_ref().map(|file| file.path.as_path()),
-            bytes: version.bytes,
-        }
-    }
-}
-
-/// Returns the state of a version.
-fn version_state(version: &SavedVersion) -> &'static str {
-    match version {
-        SavedVersion {
-            stored: Some(_), ..
-        } => "stored",
-        SavedVersion { absent: true, .. } => "absent",
-        SavedVersion {
-            operation: Some(_), ..
-        } => "named",
-        _ => "missing",
-    }
 }
 
 /// Saves files as they are now.
@@ -274,10 +224,9 @@ fn list_files(
     context: &mut Context,
 ) -> Result<Outcome> {
     if context.json {
-        let files = saved.iter().map(|file| FileJson {
-            path: &file.path,
-            versions: file.versions.iter().map(VersionJson::new).collect(),
-        });
+        let files = saved
+            .iter()
+            .map(|file| SavedFileJson::new(&file.path, &file.versions));
         let document = FilesJson {
             session: session.files.id.as_str(),
             files: files.collect(),
@@ -305,7 +254,7 @@ fn list_files(
             Column::new("").style(DIM),
         ]);
         for version in &file.versions {
-            let remark = match version_state(version) {
+            let remark = match version.state() {
                 "absent" => Cell::new("did not exist yet"),
                 "named" => Cell::new(version.operation.as_deref().unwrap_or_default()),
                 "missing" => Cell::styled("copy missing", WARNING),
@@ -405,7 +354,7 @@ fn choose_version(file: &SavedFile, number: Option<u64>) -> Result<&SavedVersion
 
 fn version_content(file: &SavedFile, version: &SavedVersion) -> Result<Vec<u8>> {
     let (path, number) = (&file.path, version.version);
-    match version_state(version) {
+    match version.state() {
         "absent" => bail!("{path} did not exist at version {number}"),
         "named" => {
             bail!("version {number} of {path} has no content: the log records only the operation")

@@ -1,13 +1,10 @@
 //! Filters that several verbs share.
-//!
-//! A project may be named by its path with or without symbolic links resolved, because programs
-//! differ in which one they record (`spellings`).
 
 use std::collections::BTreeSet;
 
 use annals::Subject;
 use annals::model::Project;
-use annals::store::{ProjectInfo, SessionInfo};
+use annals::store::{ProjectInfo, SessionInfo, SessionQuery, project_spellings};
 use anyhow::{Result, anyhow};
 use clap::Args;
 use jiff::Timestamp;
@@ -86,33 +83,16 @@ impl SessionFilter {
     ) -> Result<Vec<SessionInfo>> {
         let (since, until) = self.period.resolve(context)?;
         let project = self.project.as_deref();
-        let project = project.map(|wanted| session_spellings(wanted, &sessions));
-        sessions.retain(|session| {
-            let in_project = project.as_deref().is_none_or(|wanted| {
-                wanted
-                    .iter()
-                    .any(|wanted| session.matches_project_or_earlier(wanted))
-            });
-            // A session matches a period if it was active in it.
-            let since = since.is_none_or(|since| session.updated.is_some_and(|time| time >= since));
-            let until = until.is_none_or(|until| {
-                session
-                    .started
-                    .or(session.updated)
-                    .is_some_and(|time| time <= until)
-            });
-            let model = self
-                .model
-                .as_deref()
-                .is_none_or(|wanted| session.models.iter().any(|model| model.contains(wanted)));
-            let tag = self
-                .tag
-                .as_deref()
-                .is_none_or(|wanted| session.tag.as_deref() == Some(wanted));
-            let agent = self.agent.as_deref();
-            let agent = agent.is_none_or(|wanted| session.has_agent(wanted));
-            in_project && since && until && model && tag && agent
-        });
+        let query = SessionQuery {
+            project: project.map(|wanted| session_spellings(wanted, &sessions)),
+            since,
+            until,
+            model: self.model.clone(),
+            agent: self.agent.clone(),
+            tag: self.tag.clone(),
+            ..SessionQuery::default()
+        };
+        sessions.retain(|session| query.matches(session, context.clock.now));
         self.page.apply(&mut sessions);
         Ok(sessions)
     }
@@ -234,44 +214,14 @@ fn suggest_projects(wanted: &str, projects: &BTreeSet<&str>) -> Option<String> {
     (!near.is_empty()).then(|| format!("; similar: {}", near.join(", ")))
 }
 
-/// Resolves `.` and other relative paths to a directory; other text stays a name.
-pub(crate) fn resolve_dir(text: &str) -> String {
-    match std::path::absolute(text).and_then(std::fs::canonicalize) {
-        Ok(path) if is_relative(text) => path.to_string_lossy().into_owned(),
-        _ => text.to_owned(),
-    }
-}
-
-fn is_relative(text: &str) -> bool {
-    text == "." || text == ".." || text.starts_with("./") || text.starts_with("../")
-}
-
-/// Returns the spellings of a project, that of [`resolve_dir`] first. A directory may be named with
-/// or without links, and layouts differ in which they record: the other spellings are the real path
-/// and those of the `recorded` projects that lead to the same directory.
+/// Returns the spellings of a project; see [`project_spellings`].
 pub(crate) fn spellings<'a>(
     text: &str,
     recorded: impl Iterator<Item = &'a Project>,
 ) -> Vec<String> {
-    let mut all = vec![resolve_dir(text)];
-    let real = std::fs::canonicalize(text).ok();
-    let Some(real) = real.filter(|_| is_relative(text) || text.starts_with('/')) else {
-        return all;
-    };
-    let recorded: BTreeSet<&str> = recorded
-        .filter(|project| !project.guessed && project.path.starts_with('/'))
-        .map(|project| project.path.as_str())
-        .collect();
     // PWD has the links through which the user entered the directory.
-    let shell = std::env::var("PWD").ok().filter(|_| text == ".");
-    let real_path = real.to_str().into_iter();
-    for path in real_path.chain(shell.as_deref()).chain(recorded) {
-        let is_new = all.iter().all(|known| known != path);
-        if is_new && std::fs::canonicalize(path).is_ok_and(|path| path == real) {
-            all.push(path.to_owned());
-        }
-    }
-    all
+    let shell_dir = std::env::var("PWD").ok();
+    project_spellings(text, shell_dir.as_deref(), recorded)
 }
 
 /// Returns the spellings of a project, with those that sessions record.

@@ -9,13 +9,14 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::filter::{Period, resolve_dir, warn_unknown_project};
+use super::filter::{Period, warn_unknown_project};
 use super::overview::print_none;
 use super::page::Page;
 use super::{Outcome, input};
 use crate::context::Context;
 use crate::render::style::{DIM, ID, PATH, TIME, paint};
 use crate::render::table::{Cell, Column, Table};
+use annals::store::resolve_directory;
 use annals::view::ShortIds;
 
 /// Lists typed prompts, newest first.
@@ -91,7 +92,7 @@ pub(crate) fn run(args: &HistoryArgs, context: &mut Context) -> Result<Outcome> 
         return add_prompt(args, context);
     }
     let (since, until) = args.period.resolve(context)?;
-    let project = args.project.as_deref().map(resolve_dir);
+    let project = args.project.as_deref().map(resolve_directory);
     let text = args.text.as_deref().map(str::to_lowercase);
     let mut rows = read_prompts(context);
     if let (Some(wanted), Some(dir)) = (&args.project, &project) {

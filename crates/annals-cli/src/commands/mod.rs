@@ -26,6 +26,8 @@ mod import;
 mod index;
 mod input;
 mod keep;
+#[cfg(feature = "mcp")]
+mod mcp;
 
 mod fit;
 mod new;
@@ -154,6 +156,9 @@ pub(crate) enum Command {
     Index(index::IndexArgs),
     /// Print one line for the status bar of an agent
     Statusline(statusline::StatuslineArgs),
+    /// Serve the history to agents, as tools
+    #[cfg(feature = "mcp")]
+    Mcp(mcp::McpArgs),
     /// Create a sample history and show what annals does with it
     Demo(demo::DemoArgs),
     /// Print a shell completion script
@@ -206,6 +211,8 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Chorus(args)) => chorus::run(&args, context),
         Some(Command::Index(args)) => index::run(&args, context),
         Some(Command::Statusline(args)) => statusline::run(&args, context),
+        #[cfg(feature = "mcp")]
+        Some(Command::Mcp(args)) => mcp::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),
         Some(Command::Complete(args)) => complete::run(&args, context),

@@ -13,10 +13,9 @@ use jiff::{SignedDuration, Timestamp, ToSpan as _};
 use serde::Serialize;
 
 use super::Outcome;
-use super::cost::{self, BudgetJson};
+use super::cost;
 use super::fit::fit_line;
 use super::pricing::{self, Pricer};
-use super::projects::ProjectCosts;
 use crate::context::{Context, leak};
 use crate::render::severity::flaw_line;
 use crate::render::size::{self, pluralize};
@@ -24,7 +23,7 @@ use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
 use crate::render::table::{Cell, Column, Table};
 use crate::render::time::Clock;
 use crate::render::width::{push_spans, wrap};
-use annals::view::ShortIds;
+use annals::view::{BudgetJson, ProjectCosts, ShortIds};
 
 /// Maximum number of projects and of sessions shown.
 const MAX_SHOWN: usize = 5;
@@ -282,7 +281,7 @@ fn overview_json<'a>(
             .iter()
             .filter(|session| is_overdue(session, now))
             .count(),
-        budgets: spent.budgets.iter().map(cost::budget_json).collect(),
+        budgets: spent.budgets.iter().map(cost::budget::json).collect(),
     }
 }
 
@@ -335,7 +334,9 @@ fn print_overview(
     let shown = projects
         .get(..projects.len().min(MAX_SHOWN))
         .unwrap_or_default();
-    let table = super::projects::table(shown, context, &ProjectCosts::new(sessions, &spent.pricer));
+    let price = |charge: &Charge| spent.pricer.price(charge);
+    let costs = ProjectCosts::new(sessions, &price);
+    let table = super::projects::table(shown, context, &costs);
     context.out.text(table)?;
     print_more(context, projects.len() - shown.len(), "projects")?;
     context.out.blank()?;

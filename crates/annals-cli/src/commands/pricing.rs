@@ -13,8 +13,8 @@ use crate::render::{money, size};
 
 /// The user's prices and price mode, as `annals cost` uses them.
 pub(crate) struct Pricer {
-    prices: Prices,
-    mode: PriceMode,
+    pub(crate) prices: Prices,
+    pub(crate) mode: PriceMode,
     pub(crate) config: Config,
 }
 

@@ -1,11 +1,8 @@
 //! `annals projects`
 
-use std::collections::HashMap;
-use std::ffi::OsStr;
-
-use annals::cost::Tally;
-use annals::model::Money;
-use annals::store::{ProjectInfo, SessionInfo};
+use annals::cost::Charge;
+use annals::store::ProjectInfo;
+use annals::view::{ProjectCosts, ProjectJson};
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
@@ -40,37 +37,6 @@ struct ProjectsJson<'a> {
     total: usize,
 }
 
-/// A project as JSON.
-#[derive(Serialize)]
-struct ProjectJson<'a> {
-    #[serde(flatten)]
-    project: &'a ProjectInfo,
-    cost_usd: Option<Money>,
-    unpriced: u64,
-}
-
-/// Costs of projects.
-pub(crate) struct ProjectCosts<'a>(HashMap<(&'a OsStr, &'a str), Tally>);
-
-impl<'a> ProjectCosts<'a> {
-    /// Sums the costs of sessions by project.
-    pub(crate) fn new(sessions: &'a [SessionInfo], pricer: &Pricer) -> Self {
-        // Paths are compared as strings: splitting them into components is slower.
-        let mut costs: HashMap<(&OsStr, &str), Tally> = HashMap::new();
-        for session in sessions {
-            let project = (session.root.as_os_str(), session.project.path.as_str());
-            let sum = pricer.tally(&session.charges);
-            costs.entry(project).or_default().merge(&sum);
-        }
-        ProjectCosts(costs)
-    }
-
-    fn get(&self, project: &ProjectInfo) -> Tally {
-        let key = (project.root.as_os_str(), project.path.as_str());
-        self.0.get(&key).copied().unwrap_or_default()
-    }
-}
-
 pub(crate) fn run(args: &ProjectsArgs, context: &mut Context) -> Result<Outcome> {
     let pricer = Pricer::new(context)?;
     let inventory = context.inventory();
@@ -83,16 +49,9 @@ pub(crate) fn run(args: &ProjectsArgs, context: &mut Context) -> Result<Outcome>
     let sessions = filter.apply(context, all)?;
     let mut projects = ProjectInfo::from_sessions(sessions.iter());
     let total = args.filter.page.apply(&mut projects);
-    let costs = ProjectCosts::new(&sessions, &pricer);
+    let costs = ProjectCosts::new(&sessions, &|charge: &Charge| pricer.price(charge));
     if context.json {
-        let row = |project| {
-            let cost = costs.get(project);
-            ProjectJson {
-                project,
-                cost_usd: cost.known_cost(),
-                unpriced: cost.unpriced,
-            }
-        };
+        let row = |project| ProjectJson::new(project, &costs.get(project));
         context.out.json(&ProjectsJson {
             projects: projects.iter().map(row).collect(),
             total,

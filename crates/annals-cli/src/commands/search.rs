@@ -3,12 +3,12 @@
 mod hint;
 mod json;
 mod list;
-mod name;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use annals::search::{Dialect, Filter, Order, Query, SearchResults};
 use annals::store::{Inventory, SessionFiles};
+use annals::view::HitNames;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
@@ -172,6 +172,22 @@ struct Searched {
     /// All sessions.
     inventory: Inventory,
     found: SearchResults,
+}
+
+impl Searched {
+    fn names(&self) -> HitNames<'_> {
+        HitNames::new(&self.inventory, &self.found.hits)
+    }
+
+    /// Returns the titles of the sessions with hits, by their index.
+    fn titles(&self, names: &HitNames<'_>, context: &mut Context) -> HashMap<usize, String> {
+        let wanted = names.session_indexes(&self.found.hits);
+        let labels = context.session_labels(&self.inventory, &wanted);
+        let titles = wanted.into_iter().zip(labels);
+        titles
+            .filter_map(|(at, label)| Some((at, label?.title?)))
+            .collect()
+    }
 }
 
 /// Searches the named sessions.

@@ -1,6 +1,5 @@
 //! `annals show`
 
-mod agent;
 mod entry_text;
 mod json;
 mod paging;
@@ -24,7 +23,7 @@ use crate::render::severity::flaw_line;
 use crate::render::size;
 use crate::render::style::{DIM, ID, TITLE, paint};
 use crate::render::width::width;
-use annals::view::short_id;
+use annals::view::{SessionPage, short_id};
 
 /// Reads a session.
 #[derive(Debug, Args)]
@@ -113,7 +112,7 @@ struct Selection {
     entries: Vec<usize>,
     conversation: Option<usize>,
     /// The page of the selection, if paging was asked for.
-    page: Option<paging::PageInfo>,
+    page: Option<SessionPage>,
     /// The named entry.
     named_entry: Option<usize>,
     /// Named records that are not part of the conversation.
@@ -179,8 +178,8 @@ pub(crate) fn run(args: &ShowArgs, context: &mut Context) -> Result<Outcome> {
         session.apply_folder_hints(&FolderHints::new(&inventory.sessions));
     }
     let agent = match (&args.agent, &asked.agent_log) {
-        (Some(wanted), _) => Some(agent::find(&session, wanted)?),
-        (None, Some(path)) => Some(agent::at_path(&session, path)?),
+        (Some(wanted), _) => Some(session.find_agent(wanted)?),
+        (None, Some(path)) => Some(session.agent_at_path(path)?),
         (None, None) => None,
     };
     let (mut selection, agent) = match &asked.record {
@@ -247,19 +246,10 @@ impl ShowView<'_> {
 
 fn select_conversation(session: &Session, agent: Option<&Agent>) -> Selection {
     if let Some(agent) = agent {
-        return Selection::new(agent.log, agent::entries(session, agent), None);
+        return Selection::new(agent.log, session.agent_entries(agent), None);
     }
-    let Some(tree) = session.tree() else {
-        return Selection::new(0, Vec::new(), None);
-    };
-    let at = tree
-        .resume
-        .or_else(|| tree.conversations.len().checked_sub(1));
-    let conversation = at.and_then(|at| tree.conversations.get(at));
-    let entries = conversation
-        .map(|conversation| tree.path(conversation))
-        .unwrap_or_default();
-    Selection::new(0, entries, at)
+    let (entries, conversation) = session.resumed_entries();
+    Selection::new(0, entries, conversation)
 }
 
 /// Selects every record of a log, in file order.
@@ -457,11 +447,7 @@ fn print_selection(
         Ok(true)
     })?;
     print_outside_records(shown, args, first, context)?;
-    if let Some(more) = selection
-        .page
-        .as_ref()
-        .and_then(paging::PageInfo::more_line)
-    {
+    if let Some(more) = selection.page.as_ref().and_then(paging::more_line) {
         context.out.blank()?;
         context.out.line(paint(DIM, &more))?;
     }

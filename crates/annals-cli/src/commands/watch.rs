@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use annals::model::{Entry, SessionId};
-use annals::store::{Inventory, SessionFiles, SessionInfo, Target};
+use annals::store::{Inventory, SessionFiles, SessionInfo, Target, resolve_directory};
 use annals::watch::{
     Event, FollowOptions, FollowedLog, Follower, Selection, Stopper, last_archived,
 };
@@ -21,7 +21,7 @@ use signal_hook::iterator::Signals;
 
 use self::entry_text::{Screen, View};
 use self::totals::Totals;
-use super::filter::{resolve_dir, warn_unknown_watched_project};
+use super::filter::warn_unknown_watched_project;
 use super::pricing::Pricer;
 use super::{Outcome, choose};
 use crate::context::{Access, Context, is_unknown_session};
@@ -190,7 +190,7 @@ fn select(
         let path = path.filter(|path| path.is_dir() && project.contains(['/', '.']));
         selection = match path {
             Some(path) => selection.project(path.to_string_lossy()),
-            None => selection.project(resolve_dir(project)),
+            None => selection.project(resolve_directory(project)),
         };
     }
     if what.is_empty() {
@@ -216,7 +216,7 @@ fn select(
                 selection
             }
             Some(target) => selection.target(target)?,
-            None => selection.project(resolve_dir(text)),
+            None => selection.project(resolve_directory(text)),
         };
     }
     Ok((selection, archived))
@@ -230,7 +230,7 @@ fn find_target(name: &str, inventory: &Inventory, context: &mut Context) -> Resu
         found => return found.map(Some),
     };
     let sessions = context.unsorted_sessions(inventory);
-    let dir = resolve_dir(name);
+    let dir = resolve_directory(name);
     let is_project = |session: &SessionInfo| session.matches_project_or_earlier(&dir);
     if sessions.iter().any(is_project) {
         return Ok(None);

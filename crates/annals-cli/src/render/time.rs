@@ -84,10 +84,7 @@ impl Clock {
 
     /// The zone's name, or its current offset from UTC if it has none.
     pub(crate) fn zone_name(&self) -> String {
-        match self.zone.iana_name() {
-            Some(name) => name.to_owned(),
-            None => self.zoned(self.now).strftime("%:z").to_string(),
-        }
+        self.now().zone_name()
     }
 
     /// Parses the value of `--since`. A bare day means its first instant.

@@ -28,6 +28,7 @@ mod left;
 mod look;
 mod names;
 mod nearest;
+mod one_shape;
 mod orchestrator;
 mod own_programs;
 mod plot;

@@ -162,6 +162,12 @@ impl Tree {
         self.turns.path(conversation.turn)
     }
 
+    /// Returns the index of the sidechain that contains an entry.
+    pub fn sidechain_of(&self, entry: usize) -> Option<usize> {
+        let mut strands = self.sidechains.iter();
+        strands.position(|strand| strand.entries.contains(&entry))
+    }
+
     /// Returns the entries from the root up to `entry`, in reading order. `None` if the entry is
     /// outside of the tree.
     pub fn path_to(&self, entry: usize) -> Option<Vec<usize>> {

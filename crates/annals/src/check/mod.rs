@@ -15,6 +15,7 @@ mod environment;
 mod line;
 mod lock_file;
 mod log;
+mod result;
 mod resume;
 mod unknown;
 
@@ -36,6 +37,7 @@ use annals_layouts::text::pluralize;
 
 pub use environment::environment;
 use line::LogTraces;
+pub use result::{CheckResult, LineCounts, everything};
 
 /// Findings of a check in one file.
 #[derive(Clone, Debug, Serialize)]

@@ -102,23 +102,30 @@ impl Index<'_> {
     /// Text is saved in portions, so an interrupted update resumes where it stopped. `progress`
     /// receives the bytes done and the total; reading ends when `stop` returns true.
     ///
-    /// Returns read errors.
+    /// Does nothing if the index is read-only. Returns read errors.
     pub fn update_text(
         &self,
         inventory: &Inventory,
         progress: ProgressFn<'_>,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<Vec<Error>> {
-        self.with_database(|database| database.index_text(inventory, progress, stop))
+        self.with_database(|database| match database.is_read_only() {
+            true => Vec::new(),
+            false => database.index_text(inventory, progress, stop),
+        })
     }
 
-    /// Saves the rows of sessions that are new or have changed. Returns read errors.
+    /// Saves the rows of sessions that are new or have changed. Does nothing if the index is read-only.
+    /// Returns read errors.
     pub fn update_sessions(
         &self,
         inventory: &Inventory,
         progress: ProgressFn<'_>,
     ) -> Result<Vec<Error>> {
-        self.with_database(|database| database.update_sessions(self.store, inventory, progress))
+        self.with_database(|database| match database.is_read_only() {
+            true => Vec::new(),
+            false => database.update_sessions(self.store, inventory, progress),
+        })
     }
 
     /// Returns true if the last search of the store found text that

@@ -7,7 +7,9 @@ use rusqlite::Connection;
 
 use crate::error::Result;
 use crate::search::tokenizer::{Lookup, lookups};
-use crate::search::{Matcher, Query, ScanPlan, SearchResults, SearchRun, Term, TermKind};
+use crate::search::{
+    Matcher, Query, ScanPlan, SearchResults, SearchRun, StopFn, Term, TermKind,
+};
 use crate::store::Inventory;
 use annals_layouts::model::Span;
 
@@ -33,8 +35,13 @@ impl IndexDatabase {
     /// Searches all sessions of an inventory.
     ///
     /// Text appended to logs since [`index_text`](Self::index_text) is scanned; all logs are
-    /// scanned if the query has no words.
-    pub(super) fn search(&mut self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
+    /// scanned if the query has no words. Ends early when `stop` returns true.
+    pub(super) fn search(
+        &mut self,
+        inventory: &Inventory,
+        query: &Query,
+        stop: StopFn<'_>,
+    ) -> Result<SearchResults> {
         let mut run = SearchRun::new(inventory, query)?;
         self.text_outdated = true;
         let plans = self.plans(&run, inventory).unwrap_or_else(|error| {
@@ -45,7 +52,7 @@ impl IndexDatabase {
         let plans = plans.unwrap_or_else(all);
         let sessions = run.sessions_to_look_up(&plans);
         run.set_summaries(self.summaries(inventory, sessions.into_iter()));
-        Ok(run.run(plans))
+        Ok(run.run(plans, stop))
     }
 
     /// Returns true if the last search found text that [`index_text`](Self::index_text) would add.

@@ -39,17 +39,34 @@ pub use results::{Hit, SearchResults};
 pub(crate) use scan::{ScanPlan, SearchRun};
 pub(crate) use searchable_text::{extra_text, text_pieces};
 
-/// Searches all sessions of an inventory by scanning their logs.
-pub(crate) fn search_logs(inventory: &Inventory, query: &Query) -> Result<SearchResults> {
+/// Returns true to end a search early.
+pub(crate) type StopFn<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// Searches all sessions of an inventory by scanning their logs. Ends early when `stop` returns true.
+pub(crate) fn search_logs(
+    inventory: &Inventory,
+    query: &Query,
+    stop: StopFn<'_>,
+) -> Result<SearchResults> {
     let run = SearchRun::new(inventory, query)?;
     let plans = run.sources.iter().map(|_| ScanPlan::ALL).collect();
-    Ok(run.run(plans))
+    Ok(run.run(plans, stop))
 }
 
 #[cfg(not(feature = "index"))]
 impl crate::store::Store {
     /// Searches all sessions of an inventory.
     pub fn search(&self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
-        search_logs(inventory, query)
+        self.search_until(inventory, query, &|| false)
+    }
+
+    /// Like [`Self::search`], but ends early when `stop` returns true.
+    pub fn search_until(
+        &self,
+        inventory: &Inventory,
+        query: &Query,
+        stop: StopFn<'_>,
+    ) -> Result<SearchResults> {
+        search_logs(inventory, query, stop)
     }
 }

@@ -20,7 +20,13 @@ pub struct Query {
     pub limit: usize,
     /// Number of messages to include before and after each hit.
     pub context: usize,
+    /// Stop when `limit` hits are found.
+    pub first: bool,
 }
+
+/// Tools of annals' own server for agents. An agent that searches its history records the answers
+/// in its own log.
+const OWN_TOOLS: &str = "mcp__annals__*";
 
 impl Query {
     /// Parses a query string.
@@ -43,6 +49,7 @@ impl Query {
             order: Order::Relevance,
             limit: 50,
             context: 0,
+            first: false,
         };
         // Without terms all hits are equally relevant.
         if !query.has_terms() {
@@ -59,6 +66,27 @@ impl Query {
             other => *other = Expr::All(vec![std::mem::take(other), more]),
         }
         self
+    }
+
+    /// Excludes what a filter matches.
+    pub fn and_not(self, unwanted: Filter) -> Self {
+        let before = self.expr;
+        let not = Expr::Not(Box::new(Expr::Filter(unwanted)));
+        Query {
+            expr: match before {
+                Expr::All(mut parts) => {
+                    parts.push(not);
+                    Expr::All(parts)
+                }
+                other => Expr::All(vec![other, not]),
+            },
+            ..self
+        }
+    }
+
+    /// Excludes calls and results of annals' own tools for agents: they repeat what was found.
+    pub fn without_echoes(self) -> Self {
+        self.and_not(Filter::Tool(OWN_TOOLS.to_owned()))
     }
 
     /// Requires at least one of these filters; an empty list adds nothing.
@@ -90,6 +118,13 @@ impl Query {
     /// Sets the number of messages to include before and after each hit.
     pub fn context(mut self, messages: usize) -> Self {
         self.context = messages;
+        self
+    }
+
+    /// Stops when as many hits are found as the limit allows: in the logs that were written to last.
+    /// They are sorted among themselves, and the totals are lower bounds.
+    pub fn first(mut self) -> Self {
+        self.first = true;
         self
     }
 

@@ -75,6 +75,8 @@ pub struct SearchResults {
     pub sessions: u64,
     /// True if more records match than are in `hits`.
     pub truncated: bool,
+    /// True if the search ended early, so that the totals are lower bounds.
+    pub at_least: bool,
     /// Errors of files that could not be searched.
     pub errors: Vec<Error>,
 }
@@ -96,6 +98,7 @@ pub(super) fn rank_and_load(
         truncated: findings.len() > run.query.limit,
         errors: troubles,
         hits: Vec::new(),
+        at_least: false,
     };
     let mut uncounted: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut opened = OpenLogs::default();

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use jiff::Timestamp;
 use memchr::memmem;
@@ -158,8 +158,12 @@ impl<'a> SearchRun<'a> {
         self.facts.is_stored(session) && self.matcher.evaluate_for_log(&known) == Some(false)
     }
 
-    /// Scans the parts that the plans list, one plan per source.
-    pub(crate) fn run(&self, plans: Vec<ScanPlan>) -> SearchResults {
+    /// Scans the parts that the plans list, one plan per source. Ends early when `stop` returns true.
+    pub(crate) fn run(
+        &self,
+        plans: Vec<ScanPlan>,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> SearchResults {
         let mut work: Vec<(usize, ScanPlan, u64)> = Vec::with_capacity(plans.len());
         for (number, (plan, source)) in plans.into_iter().zip(&self.sources).enumerate() {
             let known: u64 = plan.spans.iter().map(|span| span.len).sum();
@@ -168,15 +172,31 @@ impl<'a> SearchRun<'a> {
                 work.push((number, plan, bytes));
             }
         }
-        // Largest first, so that no thread is left with a large file at the end.
-        work.sort_by_key(|(_, _, bytes)| Reverse(*bytes));
         let total: u64 = work.iter().map(|(_, _, bytes)| bytes).sum();
-        let look =
-            |(number, plan, _): (usize, ScanPlan, u64)| (number, self.scan_source(number, &plan));
-        let mut looked: Vec<(usize, Result<ScannedFile>)> = match total < SINGLE_THREAD_MAX {
+        let found = AtomicUsize::new(0);
+        let ended_early = AtomicBool::new(false);
+        let look = |(number, plan, _): (usize, ScanPlan, u64)| {
+            let enough = self.query.first && found.load(Ordering::Relaxed) >= self.query.limit;
+            if enough || stop() {
+                ended_early.store(true, Ordering::Relaxed);
+                return (number, Ok(ScannedFile::default()));
+            }
+            let outcome = self.scan_source(number, &plan);
+            let count = outcome.as_ref().map_or(0, |scanned| scanned.found.len());
+            found.fetch_add(count, Ordering::Relaxed);
+            (number, outcome)
+        };
+        let mut looked: Vec<(usize, Result<ScannedFile>)> = if self.query.first {
+            let written = |number: usize| self.sources.get(number).map(|it| it.file.id.mtime_ns);
+            work.sort_by_key(|(number, _, _)| Reverse(written(*number)));
+            work.into_iter().map(look).collect()
+        } else if total < SINGLE_THREAD_MAX {
             // Starting threads costs more than reading a little.
-            true => work.into_iter().map(look).collect(),
-            false => work.into_par_iter().with_max_len(1).map(look).collect(),
+            work.into_iter().map(look).collect()
+        } else {
+            // Largest first, so that no thread is left with a large file at the end.
+            work.sort_by_key(|(_, _, bytes)| Reverse(*bytes));
+            work.into_par_iter().with_max_len(1).map(look).collect()
         };
         looked.sort_by_key(|(number, _)| *number);
         let mut findings = Vec::new();
@@ -193,7 +213,10 @@ impl<'a> SearchRun<'a> {
                 Err(error) => troubles.push(error),
             }
         }
-        results::rank_and_load(self, findings, troubles)
+        let mut results = results::rank_and_load(self, findings, troubles);
+        results.at_least = ended_early.into_inner();
+        results.truncated |= results.at_least;
+        results
     }
 
     fn scan_source(&self, number: usize, plan: &ScanPlan) -> Result<ScannedFile> {

@@ -3,12 +3,14 @@
 //! [`Store::costs`] returns the handle, [`Costs`]. usage_collector.rs reads the ledger,
 //! branch_attribution.rs the attribution.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::Store;
+use super::{SessionFiles, Store};
+use crate::cost::{Account, Ledger};
 
 /// The costs of a store's sessions.
 #[derive(Clone, Copy, Debug)]
@@ -52,5 +54,24 @@ impl<'a> RecentQuery<'a> {
     pub fn session(mut self, log: Option<&'a Path>) -> Self {
         self.session = log;
         self
+    }
+}
+
+impl SessionFiles {
+    /// Returns the accounts of the session in a ledger. Two folders may have a session of the same
+    /// id; then the file decides.
+    pub fn accounts(&self, ledger: &Ledger) -> BTreeSet<usize> {
+        let is_session = |account: &Account| {
+            account.session == self.id
+                && account.root == self.root.path
+                && account.layout == self.root.layout.name()
+        };
+        let numbered = ledger.accounts.iter().enumerate();
+        let same: Vec<(usize, &Account)> = numbered.filter(|(_, one)| is_session(one)).collect();
+        let has_file = |account: &Account| account.file == self.main_path();
+        let by_file = same.iter().any(|(_, account)| has_file(account));
+        let own = same.into_iter();
+        let own = own.filter(|(_, account)| !by_file || has_file(account));
+        own.map(|(number, _)| number).collect()
     }
 }

@@ -44,6 +44,21 @@ pub struct SavedVersion {
 }
 
 impl SavedVersion {
+    /// Returns its state: `stored`, `absent` (the file did not exist), `named` (only the operation is
+    /// recorded) or `missing`.
+    pub fn state(&self) -> &'static str {
+        match self {
+            SavedVersion {
+                stored: Some(_), ..
+            } => "stored",
+            SavedVersion { absent: true, .. } => "absent",
+            SavedVersion {
+                operation: Some(_), ..
+            } => "named",
+            _ => "missing",
+        }
+    }
+
     /// Reads the content; empty for a file that did not exist yet.
     pub fn read(&self) -> Result<Vec<u8>> {
         match &self.stored {

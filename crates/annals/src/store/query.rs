@@ -67,6 +67,20 @@ impl MessageFilter {
         self
     }
 
+    /// Returns whether all messages match.
+    pub fn is_empty(&self) -> bool {
+        let MessageFilter {
+            role,
+            kind,
+            since,
+            until,
+            text,
+            agent,
+        } = self;
+        let no_time = since.is_none() && until.is_none();
+        no_time && role.is_none() && kind.is_none() && text.is_none() && agent.is_none()
+    }
+
     /// Returns whether an entry matches. Filters on role, kind and text match only messages.
     pub fn accepts(&self, entry: &Entry) -> bool {
         let message = match &entry.body {

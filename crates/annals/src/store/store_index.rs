@@ -75,6 +75,11 @@ impl Store {
         self
     }
 
+    /// Returns true if an index is attached, usable or not.
+    pub(crate) fn has_index(&self) -> bool {
+        self.index.is_some()
+    }
+
     /// Returns the index, once no other thread uses it.
     pub(crate) fn lock_index(&self) -> Option<MutexGuard<'_, Box<dyn StoreIndex>>> {
         let index = self.index.as_ref()?;

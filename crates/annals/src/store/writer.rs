@@ -36,6 +36,7 @@ use annals_layouts::model::{
 };
 
 pub(super) use self::new_id::{refuse_known_id, with_id_lock};
+pub(super) use self::raw::check_line;
 pub(crate) use self::shared_append::{append_if_unchanged, append_shared};
 pub(super) use self::shared_append::{append_to_sibling, append_with_companion};
 

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use annals::check::FileReport;
+use annals::check::{CheckResult, FileReport};
 use annals::model::{Flaw, FlawKind, Severity};
 use anyhow::Result;
 
-use super::CheckResult;
 use crate::context::Context;
 use crate::render::severity::{severity_mark, severity_style};
 use crate::render::size::{self, pluralize};

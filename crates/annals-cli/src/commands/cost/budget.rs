@@ -2,6 +2,7 @@
 
 use annals::cost::{BudgetUsage, Unit};
 use annals::model::Money;
+use annals::view::BudgetJson;
 use jiff::{Timestamp, ToSpan as _};
 
 use crate::commands::pricing;
@@ -17,6 +18,11 @@ pub(crate) fn name(spending: &BudgetUsage) -> &'static str {
     let unit = spending.budget.unit;
     let found = BUDGETS.iter().find(|(_, known)| *known == unit);
     found.map_or("", |(name, _)| name)
+}
+
+/// Returns the use of a budget as JSON.
+pub(crate) fn json(spending: &BudgetUsage) -> BudgetJson<'static> {
+    BudgetJson::new(spending, name(spending))
 }
 
 /// Returns a warning if a budget is nearly used up, or if its use is unknown.

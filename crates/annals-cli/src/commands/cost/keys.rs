@@ -6,11 +6,10 @@ use annals::cost::{Dimension, RowPart};
 use jiff::civil::Date;
 
 use super::CostOutput;
-use super::label::Labels;
 use crate::render::style::{DIM, ID};
 use crate::render::table::{Cell, Column};
 use crate::render::time::Clock;
-use annals::view::{ShortIds, short_message_id};
+use annals::view::{CostLabels, ShortIds, short_message_id};
 
 /// Terminal width below which keys are shortened.
 const NARROW_WIDTH: usize = 60;
@@ -21,7 +20,7 @@ const MAX_TITLE_WIDTH: usize = 40;
 /// Turns the parts of rows into columns and cells.
 pub(super) struct KeyColumns<'a> {
     clock: &'a Clock,
-    labels: &'a Labels,
+    labels: &'a CostLabels,
     /// Short unique ids of sessions.
     short: ShortIds,
     /// Number of directories or models that have a short name.

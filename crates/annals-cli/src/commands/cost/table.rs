@@ -312,10 +312,10 @@ pub(super) fn unpriced_note(output: &CostOutput<'_>, prices: &Path) -> Option<Sp
 
 #[cfg(test)]
 mod tests {
-    use super::super::label::Labels;
     use super::*;
     use annals::cost::{Charge, Ledger, ReportOptions};
     use annals::model::Money;
+    use annals::view::CostLabels;
     use anstream::adapter::strip_str;
     use insta::assert_snapshot;
     use jiff::tz::TimeZone;
@@ -377,7 +377,7 @@ mod tests {
         let report = CostReport::new(&ledger(), by, &options);
         let output = CostOutput {
             report: &report,
-            labels: &Labels::default(),
+            labels: &CostLabels::default(),
             look,
             mode: PriceMode::Auto,
             since: None,
@@ -440,7 +440,7 @@ mod tests {
             let look = DisplayArgs::default();
             let output = CostOutput {
                 report: &report,
-                labels: &Labels::default(),
+                labels: &CostLabels::default(),
                 look: &look,
                 mode: PriceMode::Auto,
                 since: None,

@@ -9,7 +9,6 @@ use anyhow::Result;
 
 use super::Searched;
 use super::json::sum;
-use super::name::HitNames;
 use crate::commands::fit::fit_title;
 use crate::context::Context;
 use crate::render::style::{
@@ -24,8 +23,8 @@ const MAX_CONTEXT_LEN: usize = 160;
 /// Prints hits by their sessions. The session of the first hit comes first.
 pub(super) fn print(searched: &Searched, context: &mut Context) -> Result<()> {
     let found = &searched.found;
-    let names = HitNames::new(searched);
-    let titles = names.titles(context);
+    let names = searched.names();
+    let titles = searched.titles(&names, context);
     let short = names.short_session_ids();
     let mut order: Vec<Vec<&Hit>> = Vec::new();
     let mut known: HashMap<(Option<usize>, &str), usize> = HashMap::new();

@@ -13,9 +13,9 @@ use serde::{Serialize, Serializer};
 
 use super::{Selection, ShowView};
 use crate::context::Context;
-use annals::view::ContextFillJson;
-use annals::view::{ConversationJson, SessionJson};
-use annals::view::{EntryJson, FlawJson};
+use annals::view::{
+    ContextFillJson, ConversationJson, EntryJson, FlawJson, PageJson, SessionJson, SessionPage,
+};
 
 #[derive(Serialize)]
 struct ShowJson<'a> {
@@ -28,15 +28,6 @@ struct ShowJson<'a> {
     flaws: Vec<FlawJson<'a>>,
     #[serde(flatten)]
     page: Option<PageJson>,
-}
-
-/// Page of the conversation, if paging was asked for.
-#[derive(Serialize)]
-struct PageJson {
-    offset: usize,
-    total: usize,
-    has_more: bool,
-    next_offset: Option<usize>,
 }
 
 /// A whole row, or only a name: totals of a log that was not read whole would be wrong.
@@ -174,12 +165,7 @@ pub(super) fn print_json(
             .flaws()
             .map(|(_, flaw)| FlawJson::new(flaw))
             .collect(),
-        page: selection.page.as_ref().map(|cut| PageJson {
-            offset: cut.offset,
-            total: cut.total,
-            has_more: cut.has_more(),
-            next_offset: cut.next_offset(),
-        }),
+        page: selection.page.as_ref().map(SessionPage::json),
     };
     let written = context.out.json(&document);
     drop(document);

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use annals::jsonl::Error as FileError;
 use annals::store::{Agent, Inventory, RecordRef, Session, SessionFiles, Target};
-use annals::tree::Tree;
 use anyhow::{Result, bail};
 
 use super::{Selection, ShowArgs};
@@ -122,14 +121,9 @@ impl RecordName {
 pub(super) fn agent_of_records<'a>(session: &'a Session, spots: &[RecordRef]) -> Option<&'a Agent> {
     let spot = spots.first()?;
     let (_, _, tree) = session.log(spot.log)?;
-    let strand = sidechain_of(tree, spot.entry);
+    let strand = tree.sidechain_of(spot.entry);
     let is_it = |agent: &&Agent| agent.log == spot.log && agent.sidechain == strand;
     session.agents.iter().find(is_it)
-}
-
-fn sidechain_of(tree: &Tree, entry: usize) -> Option<usize> {
-    let mut strands = tree.sidechains.iter();
-    strands.position(|strand| strand.entries.contains(&entry))
 }
 
 /// Selects the path to the first record, and later entries if `after` is set. Records that are not
@@ -141,8 +135,7 @@ pub(super) fn select_around(
 ) -> Selection {
     let first = spots.first().copied();
     let way = first.and_then(|spot| {
-        let (_, _, tree) = session.log(spot.log)?;
-        let (entries, conversation) = path_to(tree, spot.entry, after.is_some())?;
+        let (entries, conversation) = session.entries_to(spot.log, spot.entry, after.is_some())?;
         // Only conversations of the main agent are reported.
         let conversation = conversation.filter(|_| session.main_log().is_some() && spot.log == 0);
         Some((spot, Selection::new(spot.log, entries, conversation)))
@@ -158,31 +151,4 @@ pub(super) fn select_around(
     let beside = |spot: &&RecordRef| spot.log != selection.log || !shown.contains(&spot.entry);
     selection.outside_records = spots.iter().filter(beside).copied().collect();
     selection
-}
-
-/// Returns the entries up to one, or with `on` also later ones, and their conversation if it ends
-/// there.
-fn path_to(tree: &Tree, entry: usize, on: bool) -> Option<(Vec<usize>, Option<usize>)> {
-    if let Some(strand) = sidechain_of(tree, entry) {
-        let mut entries = tree.sidechains.get(strand)?.entries.clone();
-        if !on {
-            entries.retain(|at| *at <= entry);
-        }
-        return Some((entries, None));
-    }
-    let path = |at: usize| Some((tree.path(tree.conversations.get(at)?), Some(at)));
-    let ends = tree.conversations.iter();
-    let mut ends = ends.map(|conversation| [conversation.leaf, conversation.tip].contains(&entry));
-    if let Some(at) = ends.position(|ends| ends) {
-        return path(at);
-    }
-    let before = tree.path_to(entry)?;
-    if !on {
-        return Some((before, None));
-    }
-    // The conversation that would be resumed, else the latest that contains the entry.
-    let newest = (0..tree.conversations.len()).rev();
-    let mut through = tree.resume.into_iter().chain(newest).filter_map(path);
-    let through = through.find(|(path, _)| path.contains(&entry));
-    Some(through.map_or((before, None), |(path, _)| (path, None)))
 }

@@ -259,7 +259,7 @@ impl Chain {
 }
 
 /// Checks that a record is one JSON object on one line.
-fn check_line(record: &[u8]) -> std::result::Result<(), String> {
+pub(in crate::store) fn check_line(record: &[u8]) -> std::result::Result<(), String> {
     if record.contains(&b'\n') {
         return Err("it contains a line break".to_owned());
     }

@@ -4,45 +4,48 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use annals::cost::{Account, Charge, CostReport, Ledger, ReportOptions, RowPart};
-use annals::model::SessionId;
-use annals::store::{Inventory, SessionFiles};
+use annals_layouts::model::SessionId;
 
-use crate::context::Context;
+use crate::cost::{Account, Charge, CostReport, Ledger, ReportOptions, RowPart};
+use crate::store::{Inventory, SessionFiles, SessionLabel};
 
-/// Labels by account number.
+/// Labels of the sessions of a report, by account number.
 #[derive(Debug, Default)]
-pub(super) struct Labels(HashMap<usize, Label>);
+pub struct CostLabels(HashMap<usize, CostLabel>);
 
-/// Label of a session.
+/// Label of a session in a report.
 #[derive(Debug)]
-pub(super) struct Label {
-    pub(super) title: Option<String>,
+#[non_exhaustive]
+pub struct CostLabel {
+    /// Its title.
+    pub title: Option<String>,
     /// Path of its project.
-    pub(super) project: String,
+    pub project: String,
     /// Kinds of its sub-agents by id.
     agent_kinds: BTreeMap<String, Arc<str>>,
 }
 
-impl Labels {
-    /// Reads the labels of accounts, unless they are known.
-    pub(super) fn read(
+impl CostLabels {
+    /// Returns true if the labels of all these accounts are known.
+    pub fn has_all(&self, accounts: &BTreeSet<usize>) -> bool {
+        accounts.iter().all(|at| self.0.contains_key(at))
+    }
+
+    /// Adds the labels of accounts, unless they are known. `read` returns the labels of sessions,
+    /// given by inventory index.
+    pub fn read(
         &mut self,
         accounts: BTreeSet<usize>,
         ledger: &Ledger,
-        context: &mut Context,
+        inventory: &Inventory,
+        read: &mut dyn FnMut(&[usize]) -> Vec<Option<SessionLabel>>,
     ) {
         let accounts = accounts.into_iter().filter(|at| !self.0.contains_key(at));
         let accounts: Vec<usize> = accounts.collect();
-        if accounts.is_empty() {
-            return;
-        }
-        // Its errors were reported when the ledger was built.
-        let inventory = context.inventory();
-        let sessions = sessions_by_account(&inventory, ledger, &accounts);
+        let sessions = sessions_by_account(inventory, ledger, &accounts);
         let wanted: BTreeSet<usize> = sessions.values().copied().collect();
         let wanted: Vec<usize> = wanted.into_iter().collect();
-        let labels = context.session_labels(&inventory, &wanted);
+        let labels = read(&wanted);
         let labels: HashMap<usize, _> = wanted.into_iter().zip(labels).collect();
         for number in accounts {
             let Some(account) = ledger.accounts.get(number) else {
@@ -53,7 +56,7 @@ impl Labels {
             let kinds = label.agent_kinds.into_iter();
             self.0.insert(
                 number,
-                Label {
+                CostLabel {
                     title: label.title,
                     project: account.project.path.clone(),
                     agent_kinds: kinds.map(|(id, kind)| (id, kind.into())).collect(),
@@ -63,12 +66,12 @@ impl Labels {
     }
 
     /// Returns the label of a row's session.
-    pub(super) fn get(&self, part: &RowPart) -> Option<&Label> {
+    pub fn get(&self, part: &RowPart) -> Option<&CostLabel> {
         self.0.get(&part.account?)
     }
 
     /// Returns the kind of the sub-agent that received a response.
-    pub(super) fn agent_kind(&self, charge: &Charge) -> Option<Arc<str>> {
+    pub fn agent_kind(&self, charge: &Charge) -> Option<Arc<str>> {
         let agent = charge.source.agent.as_deref()?;
         let label = self.0.get(&charge.account)?;
         label.agent_kinds.get(agent).cloned()
@@ -76,10 +79,7 @@ impl Labels {
 }
 
 /// Returns the accounts whose sub-agents received responses of a report.
-pub(super) fn accounts_with_agents(
-    ledger: &Ledger,
-    options: &ReportOptions<'_>,
-) -> BTreeSet<usize> {
+pub fn accounts_with_agents(ledger: &Ledger, options: &ReportOptions<'_>) -> BTreeSet<usize> {
     let charges = ledger.charges.iter();
     charges
         .filter(|charge| charge.source.agent.is_some() && options.includes(charge))
@@ -88,7 +88,7 @@ pub(super) fn accounts_with_agents(
 }
 
 /// Returns the accounts that are rows of a report.
-pub(super) fn accounts_of_rows(report: &CostReport) -> BTreeSet<usize> {
+pub fn accounts_of_rows(report: &CostReport) -> BTreeSet<usize> {
     let parts = report.rows.iter().flat_map(|row| &row.parts);
     parts.filter_map(|part| part.account).collect()
 }

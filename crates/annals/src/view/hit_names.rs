@@ -1,18 +1,17 @@
-//! Names of hits that `show` accepts.
+//! Sessions of hits, and names of hits that `show` accepts.
 
 use std::collections::{BTreeSet, HashMap};
 
-use annals::model::EntryKey;
-use annals::search::Hit;
-use annals::store::{RootFile, SessionFiles};
+use annals_layouts::model::EntryKey;
 
-use super::Searched;
-use crate::context::Context;
-use annals::view::ShortIds;
+use super::ShortIds;
+use crate::search::Hit;
+use crate::store::{Inventory, RootFile, SessionFiles};
 
 /// Sessions and names of hits.
-pub(super) struct HitNames<'a> {
-    searched: &'a Searched,
+#[derive(Debug)]
+pub struct HitNames<'a> {
+    inventory: &'a Inventory,
     /// Sessions by the id of a hit, as indexes into the inventory.
     sessions: HashMap<&'a str, Vec<usize>>,
     /// Short entry ids of each session's hits.
@@ -23,8 +22,8 @@ pub(super) struct HitNames<'a> {
 const MAX_ID_LEN: usize = 64;
 
 impl<'a> HitNames<'a> {
-    pub(super) fn new(searched: &'a Searched) -> Self {
-        let hits = &searched.found.hits;
+    /// Finds the sessions of hits. `inventory` has all sessions, also those without hits.
+    pub fn new(inventory: &'a Inventory, hits: &'a [Hit]) -> Self {
         let mut sessions: HashMap<&str, Vec<usize>> = HashMap::new();
         let mut entries: HashMap<&str, Vec<&str>> = HashMap::new();
         for hit in hits {
@@ -34,7 +33,7 @@ impl<'a> HitNames<'a> {
             let ids = entries.entry(session).or_default();
             ids.extend(id.filter(|id| is_random(id)));
         }
-        let all = searched.inventory.sessions.iter().enumerate();
+        let all = inventory.sessions.iter().enumerate();
         for (at, files) in all.take_while(|_| !hits.is_empty()) {
             if let Some(known) = sessions.get_mut(files.id.as_str()) {
                 known.push(at);
@@ -43,29 +42,25 @@ impl<'a> HitNames<'a> {
         let entries = entries.into_iter();
         let entries = entries.map(|(session, ids)| (session, ShortIds::new(ids.into_iter())));
         HitNames {
-            searched,
+            inventory,
             sessions,
             short_entry_ids: entries.collect(),
         }
     }
 
-    /// Returns the titles of the sessions with hits, by their index.
-    pub(super) fn titles(&self, context: &mut Context) -> HashMap<usize, String> {
-        let hits = self.searched.found.hits.iter();
-        let wanted: BTreeSet<usize> = hits.filter_map(|hit| self.session_index(hit)).collect();
-        let wanted: Vec<usize> = wanted.into_iter().collect();
-        let labels = context.session_labels(&self.searched.inventory, &wanted);
-        let titles = wanted.into_iter().zip(labels);
-        titles
-            .filter_map(|(at, label)| Some((at, label?.title?)))
-            .collect()
+    /// Returns the indexes of the sessions with hits, in ascending order.
+    pub fn session_indexes(&self, hits: &[Hit]) -> Vec<usize> {
+        let found: BTreeSet<usize> = hits
+            .iter()
+            .filter_map(|hit| self.session_index(hit))
+            .collect();
+        found.into_iter().collect()
     }
 
     /// Returns short ids that are unique among all sessions.
-    pub(super) fn short_session_ids(&self) -> ShortIds {
+    pub fn short_session_ids(&self) -> ShortIds {
         ShortIds::new(
-            self.searched
-                .inventory
+            self.inventory
                 .sessions
                 .iter()
                 .map(|files| files.id.as_str()),
@@ -73,31 +68,31 @@ impl<'a> HitNames<'a> {
     }
 
     /// Returns true if the file of a hit is only in the archive.
-    pub(super) fn is_archived(&self, hit: &Hit) -> bool {
+    pub fn is_archived(&self, hit: &Hit) -> bool {
         let files = self.session_index(hit);
-        let files = files.and_then(|at| self.searched.inventory.sessions.get(at));
+        let files = files.and_then(|at| self.inventory.sessions.get(at));
         let volumes = files.into_iter().flat_map(SessionFiles::files);
         let mut volumes = volumes.flat_map(RootFile::volumes);
         volumes.any(|file| file.path == hit.file && file.is_archived())
     }
 
     /// Returns the index of the session of a hit.
-    pub(super) fn session_index(&self, hit: &Hit) -> Option<usize> {
+    pub fn session_index(&self, hit: &Hit) -> Option<usize> {
         let known = self.sessions.get(hit.session.as_str())?;
         let holds = |at: &&usize| {
-            let files = self.searched.inventory.sessions.get(**at);
+            let files = self.inventory.sessions.get(**at);
             files.is_some_and(|files| contains_hit(files, hit))
         };
         known.iter().find(holds).copied()
     }
 
     /// Returns the full name of a hit, for scripts.
-    pub(super) fn full_name(&self, hit: &Hit) -> String {
+    pub fn full_name(&self, hit: &Hit) -> String {
         self.name(hit, hit.session.as_str(), false)
     }
 
     /// Returns the short name of a hit, given the short id of its session.
-    pub(super) fn short_name(&self, hit: &Hit, session: &str) -> String {
+    pub fn short_name(&self, hit: &Hit, session: &str) -> String {
         self.name(hit, session, true)
     }
 
@@ -113,7 +108,7 @@ impl<'a> HitNames<'a> {
                 let entry = short.map_or(entry, |short| short.get(entry));
                 return format!("{session}@{entry}");
             }
-            let files = self.searched.inventory.sessions.get(*only);
+            let files = self.inventory.sessions.get(*only);
             let log = files.and_then(|files| files.log.as_ref());
             if log.is_some_and(|log| log.path == hit.file) {
                 return format!("{session}@:{}", hit.line);

@@ -1,20 +1,20 @@
-//! JSON output of `annals check`.
+//! Findings of checks as JSON.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use annals::check::FileReport;
-use annals::model::{Flaw, Severity};
-use annals::store::ReadFailures;
+use annals_layouts::model::{Flaw, Severity};
 use serde::Serialize;
 
-use super::CheckResult;
-use annals::view::FlawJson;
+use super::FlawJson;
+use crate::check::{CheckResult, FileReport};
+use crate::store::ReadFailures;
 
-#[derive(Serialize)]
-pub(super) struct CheckJson<'a> {
+/// Findings of a check as JSON.
+#[derive(Debug, Serialize)]
+pub struct CheckJson<'a> {
     ok: bool,
-    files: Vec<FileJson<'a>>,
+    files: Vec<FileReportJson<'a>>,
     flaws: usize,
     /// Number of flaws by severity, and below by kind.
     severities: BTreeMap<&'static str, usize>,
@@ -26,8 +26,9 @@ pub(super) struct CheckJson<'a> {
     unreadable: &'a [String],
 }
 
-#[derive(Serialize)]
-struct FileJson<'a> {
+/// Findings in one file as JSON.
+#[derive(Debug, Serialize)]
+pub struct FileReportJson<'a> {
     /// Names that are not UTF-8 are written with replacement characters.
     path: Cow<'a, str>,
     lines: u64,
@@ -36,7 +37,7 @@ struct FileJson<'a> {
     flaws: Vec<FoundFlawJson<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct FoundFlawJson<'a> {
     #[serde(flatten)]
     flaw: FlawJson<'a>,
@@ -48,7 +49,8 @@ struct FoundFlawJson<'a> {
 }
 
 impl<'a> CheckJson<'a> {
-    pub(super) fn new(found: &'a CheckResult, ok: bool, failures: &ReadFailures) -> Self {
+    /// Converts findings; errors of reading flawed lines are reported to `failures`.
+    pub fn new(found: &'a CheckResult, failures: &ReadFailures) -> Self {
         let lines = found.line_counts();
         let mut kinds = BTreeMap::new();
         for flaw in found.flaws() {
@@ -56,9 +58,9 @@ impl<'a> CheckJson<'a> {
         }
         let severities = Severity::ALL.iter();
         CheckJson {
-            ok,
+            ok: found.is_ok(),
             files: (found.reports.iter())
-                .map(|report| FileJson::new(report, failures))
+                .map(|report| FileReportJson::new(report, failures))
                 .collect(),
             flaws: found.flaws().count(),
             severities: severities
@@ -74,9 +76,10 @@ impl<'a> CheckJson<'a> {
     }
 }
 
-impl<'a> FileJson<'a> {
-    fn new(report: &'a FileReport, failures: &ReadFailures) -> Self {
-        FileJson {
+impl<'a> FileReportJson<'a> {
+    /// Converts the findings in a file.
+    pub fn new(report: &'a FileReport, failures: &ReadFailures) -> Self {
+        FileReportJson {
             path: report.path.to_string_lossy(),
             lines: report.lines,
             valid: report.valid,

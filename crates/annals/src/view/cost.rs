@@ -1,19 +1,42 @@
-//! Reports as JSON, in the shape that scripts may rely on.
+//! Cost reports as JSON.
 
-use annals::cost::{BillingBlock, BudgetUsage, Dimension, ModelTally, ReportRow, RowPart, Tally};
-use annals::model::Money;
+use annals_layouts::model::Money;
 use jiff::Timestamp;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use super::{CostOutput, budget};
-use crate::render::time::Clock;
+use super::CostLabels;
+use crate::cost::{
+    BillingBlock, BudgetUsage, CostReport, Dimension, ModelTally, ReportRow, RowPart, Tally,
+};
 
 /// Maximum number of unpriced models that are listed; the rows have them all.
 const MAX_NAMES: usize = 1000;
 
-#[derive(Serialize)]
-pub(super) struct CostJson<'a> {
+/// What a report as JSON has besides the report.
+#[derive(Debug)]
+pub struct CostDetails<'a> {
+    /// Name of the time zone of days.
+    pub zone: String,
+    /// Earliest time asked for.
+    pub since: Option<Timestamp>,
+    /// Latest time asked for.
+    pub until: Option<Timestamp>,
+    /// The current time.
+    pub now: Timestamp,
+    /// Labels of the sessions.
+    pub labels: &'a CostLabels,
+    /// Whether each row has the tallies of its models.
+    pub breakdown: bool,
+    /// Number of records that could not be read completely.
+    pub uncounted: u64,
+    /// Use of the user's budgets.
+    pub budgets: Vec<BudgetJson<'a>>,
+}
+
+/// A cost report as JSON.
+#[derive(Debug, Serialize)]
+pub struct CostJson<'a> {
     by: Vec<&'static str>,
     zone: String,
     since: Option<Timestamp>,
@@ -32,26 +55,32 @@ pub(super) struct CostJson<'a> {
     budgets: Vec<BudgetJson<'a>>,
 }
 
-/// Sum of the rows beyond --top.
-#[derive(Serialize)]
+/// Sum of the rows beyond the limit.
+#[derive(Debug, Serialize)]
 struct LeftOut<'a> {
     rows: usize,
     #[serde(flatten)]
     sums: TallyJson<'a>,
 }
 
+#[derive(Debug)]
 struct RowJson<'a> {
     row: &'a ReportRow,
-    output: &'a CostOutput<'a>,
+    by: &'a [Dimension],
+    labels: &'a CostLabels,
+    breakdown: bool,
     now: Timestamp,
 }
 
+#[derive(Debug)]
 struct TallyJson<'a>(&'a Tally);
 
+#[derive(Debug)]
 struct ModelJson<'a>(&'a ModelTally);
 
-#[derive(Serialize)]
-pub(crate) struct BudgetJson<'a> {
+/// The use of a budget as JSON.
+#[derive(Debug, Serialize)]
+pub struct BudgetJson<'a> {
     period: &'a str,
     limit_usd: Money,
     spent_usd: Money,
@@ -74,48 +103,54 @@ struct ProjectionJson {
     cost_usd: Option<Money>,
 }
 
-pub(super) fn cost_json<'a>(output: &'a CostOutput<'a>, clock: &Clock) -> CostJson<'a> {
-    let report = output.report;
-    let row = |row| RowJson {
-        row,
-        output,
-        now: clock.now,
-    };
-    let left_out = report.left_out.as_ref();
-    let named = report.unpriced.iter().take(MAX_NAMES);
-    CostJson {
-        by: report.by.iter().map(|by| by.name()).collect(),
-        zone: clock.zone_name(),
-        since: output.since,
-        until: output.until,
-        rows: report.rows.iter().map(row).collect(),
-        total: TallyJson(&report.total),
-        left_out: left_out.map(|(rows, tally)| LeftOut {
-            rows: *rows,
-            sums: TallyJson(tally),
-        }),
-        unpriced_models: named.map(|one| one.model.as_deref()).collect(),
-        unpriced_model_count: report.unpriced.len(),
-        overflowed: report.total.overflowed,
-        uncounted: output.uncounted,
-        budgets: output.budgets.iter().map(budget_json).collect(),
+impl<'a> CostJson<'a> {
+    /// Converts a report.
+    pub fn new(report: &'a CostReport, details: CostDetails<'a>) -> Self {
+        let row = |row| RowJson {
+            row,
+            by: &report.by,
+            labels: details.labels,
+            breakdown: details.breakdown,
+            now: details.now,
+        };
+        let left_out = report.left_out.as_ref();
+        let named = report.unpriced.iter().take(MAX_NAMES);
+        CostJson {
+            by: report.by.iter().map(|by| by.name()).collect(),
+            zone: details.zone,
+            since: details.since,
+            until: details.until,
+            rows: report.rows.iter().map(row).collect(),
+            total: TallyJson(&report.total),
+            left_out: left_out.map(|(rows, tally)| LeftOut {
+                rows: *rows,
+                sums: TallyJson(tally),
+            }),
+            unpriced_models: named.map(|one| one.model.as_deref()).collect(),
+            unpriced_model_count: report.unpriced.len(),
+            overflowed: report.total.overflowed,
+            uncounted: details.uncounted,
+            budgets: details.budgets,
+        }
     }
 }
 
-/// Returns the usage of a budget as JSON.
-pub(crate) fn budget_json(spending: &BudgetUsage) -> BudgetJson<'_> {
-    let limit = spending.budget.limit.dollars();
-    let share = spending.tally.cost.dollars() / limit;
-    BudgetJson {
-        period: budget::name(spending),
-        limit_usd: spending.budget.limit,
-        spent_usd: spending.tally.cost,
-        // Rounded for display; the amounts are exact.
-        share: (share * 10_000.0).round() / 10_000.0,
-        projected_usd: spending.projected,
-        start: spending.period.start,
-        end: spending.period.end,
-        unpriced: spending.tally.unpriced,
+impl<'a> BudgetJson<'a> {
+    /// Converts the use of a budget; `period` is its name.
+    pub fn new(spending: &BudgetUsage, period: &'a str) -> Self {
+        let limit = spending.budget.limit.dollars();
+        let share = spending.tally.cost.dollars() / limit;
+        BudgetJson {
+            period,
+            limit_usd: spending.budget.limit,
+            spent_usd: spending.tally.cost,
+            // Rounded for display; the amounts are exact.
+            share: (share * 10_000.0).round() / 10_000.0,
+            projected_usd: spending.projected,
+            start: spending.period.start,
+            end: spending.period.end,
+            unpriced: spending.tally.unpriced,
+        }
     }
 }
 
@@ -138,10 +173,10 @@ impl Serialize for RowJson<'_> {
                 map.serialize_entry("last", &row.last)?;
             }
         }
-        if self.output.look.breakdown {
+        if self.breakdown {
             let models: Vec<ModelJson<'_>> = row.models.iter().map(ModelJson).collect();
             map.serialize_entry("models", &models)?;
-        } else if self.output.adds_models() {
+        } else if self.adds_models() {
             let models = row.models.iter().map(|one| one.model.as_deref());
             map.serialize_entry("models", &models.collect::<Vec<_>>())?;
         }
@@ -150,16 +185,26 @@ impl Serialize for RowJson<'_> {
 }
 
 impl RowJson<'_> {
+    /// Returns true if rows of sessions show their project without being grouped by it.
+    fn adds_project(&self) -> bool {
+        self.by.contains(&Dimension::Session) && !self.by.contains(&Dimension::Project)
+    }
+
+    /// Returns true if rows of sessions name their models, which are no keys.
+    fn adds_models(&self) -> bool {
+        self.by.contains(&Dimension::Session) && !self.by.contains(&Dimension::Model)
+    }
+
     /// Adds the title and the project of a session.
     fn label<M: serde::ser::SerializeMap>(
         &self,
         map: &mut M,
         session: &RowPart,
     ) -> Result<(), M::Error> {
-        let label = self.output.labels.get(session);
+        let label = self.labels.get(session);
         let title = label.and_then(|label| label.title.as_deref());
         map.serialize_entry("title", &title)?;
-        if self.output.adds_project() {
+        if self.adds_project() {
             map.serialize_entry("project", &label.map(|label| label.project.as_str()))?;
         }
         Ok(())

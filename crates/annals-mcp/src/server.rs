@@ -1,0 +1,147 @@
+//! The server: a service, and what its answers leave out.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use annals::export::Redactor;
+use annals::service::{OpenSession, Service};
+use annals::store::Inventory;
+use annals::text::{LineBreaks, strip_ansi, visible};
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use crate::answer::{Answer, cut};
+use crate::tools;
+
+/// Sessions of the caller's project that were written to within this time are at work.
+const LIVE: SignedDuration = SignedDuration::from_mins(10);
+
+/// Options of a server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The project that `here` names: the directory that the server runs in.
+    pub here: String,
+    /// The caller's own session, if known.
+    pub session: Option<String>,
+    /// Whether the tools that write are offered.
+    pub write: bool,
+    /// Whether secrets are masked.
+    pub mask: bool,
+}
+
+/// Answers the tools. Can be shared between threads.
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) service: Service,
+    pub(crate) options: Options,
+    redactor: Mutex<Redactor>,
+    /// Whether text is being indexed.
+    is_indexing: AtomicBool,
+}
+
+impl Server {
+    /// Creates a server.
+    pub fn new(service: Service, options: Options) -> annals::Result<Self> {
+        Ok(Server {
+            service,
+            options,
+            redactor: Mutex::new(Redactor::new()?),
+            is_indexing: AtomicBool::new(false),
+        })
+    }
+
+    /// Calls a tool. The error is a text for the agent: what is wrong, and what to do.
+    ///
+    /// `stop` ends a search early.
+    pub fn call(
+        &self,
+        tool: &str,
+        arguments: Value,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Answer, String> {
+        let answer = tools::call(self, tool, arguments, stop);
+        // What could not be read is reported with the answer of `annals check`.
+        self.service.store().failures().take();
+        answer.map_err(|error| cut(&self.clean(&error), tools::MAX_ERROR))
+    }
+
+    /// Indexes what was written since, so that the next search reads less. Returns at once if
+    /// another call does so already.
+    pub fn update_index(&self) {
+        if !self.is_indexing.swap(true, Ordering::AcqRel) {
+            self.service.update_text_index(&|| false);
+            self.is_indexing.store(false, Ordering::Release);
+        }
+    }
+
+    /// Makes recorded text safe to show: secrets masked, control sequences removed, hidden
+    /// characters visible.
+    pub(crate) fn clean(&self, text: &str) -> String {
+        let masked = match self.options.mask {
+            true => {
+                let redactor = self.redactor.lock();
+                let mut redactor = redactor.unwrap_or_else(PoisonError::into_inner);
+                redactor.mask_text(text).into_owned()
+            }
+            false => text.to_owned(),
+        };
+        visible(&strip_ansi(&masked), LineBreaks::Preserved).into_owned()
+    }
+
+    /// Cleans recorded text, puts it on one line and cuts it after `max` bytes.
+    pub(crate) fn line(&self, text: &str, max: usize) -> String {
+        let clean = self.clean(text);
+        let words: Vec<&str> = clean.split_whitespace().collect();
+        cut(&words.join(" "), max)
+    }
+
+    /// Returns the project that an argument names.
+    pub(crate) fn project(&self, name: Option<String>) -> Option<String> {
+        match name.as_deref() {
+            Some("here") => Some(self.options.here.clone()),
+            _ => name,
+        }
+    }
+
+    /// Opens a session.
+    pub(crate) fn open(&self, id: &str) -> Result<OpenSession, String> {
+        self.service.open(id).map_err(|error| describe(&error))
+    }
+
+    /// Returns the ids of sessions that the caller may be part of: its own, and those of its project
+    /// that were written to just now.
+    pub(crate) fn live_sessions(&self, inventory: &Inventory) -> Vec<String> {
+        let mut live: Vec<String> = self.options.session.clone().into_iter().collect();
+        let cutoff = self.service.now().checked_sub(LIVE).unwrap_or_default();
+        for files in &inventory.sessions {
+            let mut logs = files.logs();
+            let is_recent = logs.any(|log| i128::from(log.id.mtime_ns) >= cutoff.as_nanosecond());
+            if !is_recent || files.is_archived() {
+                continue;
+            }
+            let path = files.main_path().display().to_string();
+            let is_here = self.service.open_tail(&path, 1).is_ok_and(|open| {
+                let project = open.session.info(None);
+                project.matches_project_or_earlier(&self.options.here)
+            });
+            if is_here {
+                live.push(files.id.to_string());
+            }
+        }
+        live
+    }
+}
+
+/// Describes an error with the candidates of an ambiguous id.
+pub(crate) fn describe(error: &annals::Error) -> String {
+    match error {
+        annals::Error::Ambiguous { candidates, .. } => {
+            let shown: Vec<&str> = candidates.iter().take(10).map(String::as_str).collect();
+            format!("{error}; give more of one of them: {}", shown.join(", "))
+        }
+        annals::Error::NotFound { .. } => {
+            format!("{error}; `sessions` and `search` give ids")
+        }
+        error => error.to_string(),
+    }
+}

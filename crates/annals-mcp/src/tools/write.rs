@@ -1,0 +1,70 @@
+//! `note`, `tag` and `todo`: what an agent may attach to a session. Conversations are not changed.
+
+use annals::model::{Body, Draft, Todo};
+use annals::store::{SessionWriter, WriteOptions};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::answer::{Answer, ListAnswer};
+use crate::arguments::{budget_bytes, parse};
+use crate::server::{Server, describe};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    session: String,
+    text: String,
+}
+
+pub(super) fn note(server: &Server, arguments: Value) -> Result<Answer, String> {
+    let Arguments { session, text } = parse(arguments)?;
+    let writer = open(server, &session)?;
+    let written = writer.append(Draft::new(Body::Note {
+        author: Some("annals mcp".to_owned()),
+        text: text.trim().to_owned(),
+    }));
+    written.map_err(|error| describe(&error))?;
+    done(&writer, "The note was added.")
+}
+
+pub(super) fn tag(server: &Server, arguments: Value) -> Result<Answer, String> {
+    let Arguments { session, text } = parse(arguments)?;
+    let writer = open(server, &session)?;
+    writer.tag(text.trim()).map_err(|error| describe(&error))?;
+    done(&writer, "The tag was set.")
+}
+
+pub(super) fn todo(server: &Server, arguments: Value) -> Result<Answer, String> {
+    let Arguments { session, text } = parse(arguments)?;
+    let open_session = server.open(&session)?;
+    let id = open_session.session.files.id.to_string();
+    let lists = open_session.todos().map_err(|error| describe(&error))?;
+    let own = lists.into_iter().find(|(agent, _)| *agent == id);
+    let mut todos = own.map(|(_, todos)| todos).unwrap_or_default();
+    todos.push(Todo::pending(text.trim()));
+    let writer = open(server, &session)?;
+    writer.set_todos(&todos).map_err(|error| describe(&error))?;
+    done(&writer, "The todo was added.")
+}
+
+/// Opens a session for changes outside its conversation, which are safe while another program
+/// writes.
+fn open(server: &Server, session: &str) -> Result<SessionWriter, String> {
+    let options = WriteOptions {
+        live: true,
+        ..WriteOptions::default()
+    };
+    let writer = server.service.resume(session, options);
+    writer.map_err(|error| describe(&error))
+}
+
+fn done(writer: &SessionWriter, text: &str) -> Result<Answer, String> {
+    let members = json!({ "session": writer.session().as_str() });
+    let answer = ListAnswer {
+        budget: budget_bytes(None)?,
+        name: "changed",
+        members: members.as_object().cloned().unwrap_or_else(Map::new),
+        heading: format!("{text} ({})", writer.session()),
+    };
+    answer.fit(Vec::new(), |_| None)
+}

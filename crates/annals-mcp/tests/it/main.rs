@@ -1,0 +1,5 @@
+//! Tests of the server: its tools over a generated history, and the protocol with a real client.
+
+mod corpus;
+mod protocol;
+mod tools;

@@ -1,0 +1,205 @@
+//! Searches messages.
+
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+
+use super::Service;
+use crate::error::Result;
+use crate::search::{Dialect, Filter, Hit, Order, Query, SearchResults};
+use crate::store::{Inventory, project_spellings};
+use crate::view::{HitJson, HitNames};
+
+/// Question for hits.
+#[derive(Clone, Debug)]
+pub struct SearchRequest {
+    /// The query, as typed: words, phrases and conditions.
+    pub query: String,
+    /// Whether the query is one regular expression.
+    pub regex: bool,
+    /// Project: a path, a name or an id. `.` is the current directory.
+    pub project: Option<String>,
+    /// Earliest time.
+    pub since: Option<Timestamp>,
+    /// Latest time.
+    pub until: Option<Timestamp>,
+    /// Order of the hits; by relevance, unless the query has only conditions.
+    pub order: Option<Order>,
+    /// Number of hits to skip.
+    pub offset: usize,
+    /// Maximum number of hits.
+    pub limit: usize,
+    /// Number of messages to include before and after each hit.
+    pub context: usize,
+    /// Ids of sessions to leave out.
+    pub excluded_sessions: Vec<String>,
+    /// Leave out calls and results of annals' own tools.
+    pub without_echoes: bool,
+    /// Stop when `limit` hits are found, in the logs that were written to last.
+    pub first: bool,
+}
+
+impl SearchRequest {
+    /// Asks for the 50 best hits of a query.
+    pub fn new(query: impl Into<String>) -> Self {
+        SearchRequest {
+            query: query.into(),
+            regex: false,
+            project: None,
+            since: None,
+            until: None,
+            order: None,
+            offset: 0,
+            limit: 50,
+            context: 0,
+            excluded_sessions: Vec::new(),
+            without_echoes: false,
+            first: false,
+        }
+    }
+}
+
+/// Hits of a search. Serialises as `annals search --json` prints them, with `at_least`.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Found {
+    /// The hits, in the requested order.
+    pub hits: Vec<HitRow>,
+    /// Number of matching records.
+    pub total: u64,
+    /// Number of sessions with matches.
+    pub sessions: u64,
+    /// Whether more records match than are in `hits`.
+    pub truncated: bool,
+    /// Whether the totals are lower bounds, because the search ended early.
+    pub at_least: bool,
+}
+
+/// A hit with its name. Serialises as [`HitJson`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HitRow {
+    /// The hit.
+    pub hit: Hit,
+    /// Its name: `SESSION@MESSAGE`, `SESSION@:LINE` or `FILE:LINE`.
+    pub id: String,
+    /// Title of its session.
+    pub title: Option<String>,
+    /// Whether its file exists only in the archive.
+    pub archived: bool,
+    has_context: bool,
+}
+
+impl Serialize for HitRow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let row = HitJson::new(&self.hit, self.id.clone(), self.archived);
+        let row = row.with_title(self.title.as_deref());
+        let row = match self.has_context {
+            true => row.with_context(),
+            false => row,
+        };
+        row.serialize(serializer)
+    }
+}
+
+impl Service {
+    /// Searches messages, thinking, tool calls and their results. Ends early when `stop` returns
+    /// true.
+    pub fn search(
+        &self,
+        request: &SearchRequest,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Found> {
+        self.search_in(&self.inventory(), request, stop)
+    }
+
+    /// Like [`Self::search`], with an inventory of all sessions.
+    pub fn search_in(
+        &self,
+        inventory: &Inventory,
+        request: &SearchRequest,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Found> {
+        let query = self.query(request)?;
+        let mut found = self.store.search_until(inventory, &query, stop)?;
+        for error in found.errors.drain(..) {
+            self.store.failures().report(error);
+        }
+        self.report_index_warnings();
+        let skipped = request.offset.min(found.hits.len());
+        found.hits.drain(..skipped);
+        let SearchResults {
+            hits,
+            total,
+            sessions,
+            truncated,
+            at_least,
+            ..
+        } = found;
+        let names = HitNames::new(inventory, &hits);
+        let indexes = names.session_indexes(&hits);
+        let labels = self.labels(inventory, &indexes);
+        let row = |hit: &Hit| {
+            let session = names.session_index(hit);
+            let label = session.and_then(|at| indexes.binary_search(&at).ok());
+            let label = label.and_then(|at| labels.get(at)?.as_ref());
+            HitRow {
+                id: names.full_name(hit),
+                title: label.and_then(|label| label.title.clone()),
+                archived: names.is_archived(hit),
+                has_context: request.context > 0,
+                hit: hit.clone(),
+            }
+        };
+        Ok(Found {
+            hits: hits.iter().map(row).collect(),
+            total,
+            sessions,
+            truncated,
+            at_least,
+        })
+    }
+
+    /// Indexes text that was written since, so that later searches read less. Without an index, does
+    /// nothing.
+    pub fn update_text_index(&self, stop: &(dyn Fn() -> bool + Sync)) {
+        let inventory = self.inventory();
+        if !self.store.has_index() {
+            return;
+        }
+        if let Ok(index) = self.store.index() {
+            let failures = self.store.failures();
+            failures.ok(index.update_text(&inventory, &|_, _| (), stop));
+            failures.ok(index.update_sessions(&inventory, &|_, _| ()));
+        }
+    }
+
+    fn query(&self, request: &SearchRequest) -> Result<Query> {
+        let dialect = Dialect::new(self.typed_now()).regex(request.regex);
+        let mut query = match request.query.trim() {
+            "" => Query::new(Default::default()),
+            text => Query::parse(text, &dialect)?,
+        };
+        if let Some(project) = &request.project {
+            let names = project_spellings(project, self.shell_dir.as_deref(), [].iter());
+            query = query.and_any(names.into_iter().map(Filter::Project).collect());
+        }
+        let times = [
+            request.since.map(Filter::Since),
+            request.until.map(Filter::Until),
+        ];
+        query = times.into_iter().flatten().fold(query, Query::and);
+        let excluded = request.excluded_sessions.iter().cloned();
+        query = excluded.map(Filter::Session).fold(query, Query::and_not);
+        if request.without_echoes {
+            query = query.without_echoes();
+        }
+        if request.first {
+            query = query.first();
+        }
+        if let Some(order) = request.order {
+            query = query.order(order);
+        }
+        let limit = request.limit.saturating_add(request.offset);
+        Ok(query.limit(limit).context(request.context))
+    }
+}

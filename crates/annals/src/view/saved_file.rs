@@ -1,0 +1,52 @@
+//! Saved versions of files as JSON.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::store::SavedVersion;
+
+/// A file with saved versions as JSON.
+#[derive(Debug, Serialize)]
+pub struct SavedFileJson<'a> {
+    path: &'a str,
+    versions: Vec<SavedVersionJson<'a>>,
+}
+
+impl<'a> SavedFileJson<'a> {
+    /// Converts versions of the file at `path`.
+    pub fn new(path: &'a str, versions: impl IntoIterator<Item = &'a SavedVersion>) -> Self {
+        let versions = versions.into_iter().map(SavedVersionJson::new).collect();
+        SavedFileJson { path, versions }
+    }
+}
+
+/// A saved version as JSON.
+#[derive(Debug, Serialize)]
+pub struct SavedVersionJson<'a> {
+    version: u64,
+    time: Option<Timestamp>,
+    message: Option<&'a str>,
+    state: &'static str,
+    operation: Option<&'a str>,
+    snippet: Option<&'a str>,
+    stored: Option<&'a Path>,
+    bytes: Option<u64>,
+}
+
+impl<'a> SavedVersionJson<'a> {
+    /// Converts a version.
+    pub fn new(version: &'a SavedVersion) -> Self {
+        SavedVersionJson {
+            version: version.version,
+            time: version.time,
+            message: version.message.as_deref(),
+            state: version.state(),
+            operation: version.operation.as_deref(),
+            snippet: version.snippet.as_deref(),
+            stored: version.stored.as_ref().map(|file| file.path.as_path()),
+            bytes: version.bytes,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The service, and verbatim lines: what every surface relies on.
+
+use std::fs;
+
+use annals::jsonl::Durability;
+use annals::model::{Block, Draft};
+use annals::search::Order;
+use annals::service::{CostRequest, MessagesRequest, SearchRequest, Service, SessionsRequest};
+use annals::store::{MessageFilter, Root, Store, WriteOptions};
+use annals::view::PageRequest;
+use serde_json::Value;
+
+use crate::support::cases;
+
+fn is_shared<T: Send + Sync>(_: &T) {}
+
+fn json(value: &impl serde::Serialize) -> Value {
+    serde_json::to_value(value).unwrap()
+}
+
+#[test]
+fn answers_are_the_same_with_and_without_an_index() {
+    let mut sessions = 0;
+    for case in cases() {
+        let state = tempfile::tempdir().unwrap();
+        let now = "2026-11-18T12:00:00Z".parse().unwrap();
+        let plain = Service::new(Store::new(vec![case.root()])).with_now(now);
+        let indexed = Service::new(Store::new(vec![case.root()])).with_now(now);
+        let indexed = indexed.with_index(state.path());
+        is_shared(&plain);
+        indexed.update_text_index(&|| false);
+        let ask = |service: &Service| {
+            let found = service.search(&SearchRequest::new("question"), &|| false);
+            let listed = service.sessions(&SessionsRequest::default()).unwrap();
+            let cost = service.cost(&CostRequest::default()).unwrap();
+            let rows = json(&listed.rows);
+            (
+                rows,
+                json(&service.projects()),
+                json(&found.unwrap()),
+                json(&cost),
+            )
+        };
+        let answer = ask(&plain);
+        sessions += answer.0.as_array().unwrap().len();
+        assert_eq!(answer, ask(&indexed), "{}", case.name);
+    }
+    assert!(sessions > 100, "{sessions}");
+}
+
+/// Returns a service with one session of six messages.
+fn six_messages(dir: &std::path::Path) -> (Service, String) {
+    let store = Store::new(vec![Root::claude_code(dir)]);
+    let session = store.begin("/home/me/app").unwrap();
+    for turn in 1..=3 {
+        session
+            .append(Draft::user(format!("question {turn}")))
+            .unwrap();
+        let reply = [Block::Text(format!("answer {turn}"))];
+        session.append(Draft::assistant(reply).model("m")).unwrap();
+    }
+    let id = session.session().to_string();
+    (Service::new(store), id)
+}
+
+fn texts(entries: &impl serde::Serialize) -> Vec<String> {
+    let rows = json(entries);
+    let rows = rows.as_array().unwrap().iter();
+    rows.map(|row| row["blocks"][0]["text"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn an_open_session_pages_and_grows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (service, id) = six_messages(dir.path());
+    let mut open = service.open(&id).unwrap();
+    let page = |offset, limit| MessagesRequest {
+        page: PageRequest {
+            offset,
+            limit,
+            budget: None,
+        },
+        ..MessagesRequest::default()
+    };
+    let found = open.messages(&page(Some(2), Some(2))).unwrap();
+    assert_eq!(texts(&found.entries), ["question 2", "answer 2"]);
+    assert_eq!(found.page.unwrap().next_offset(), Some(4));
+    let asked = MessagesRequest {
+        filter: MessageFilter::default().text("ANSWER"),
+        ..MessagesRequest::default()
+    };
+    assert_eq!(open.messages(&asked).unwrap().entries.len(), 3);
+    assert!(!open.grow(&service).unwrap());
+    let writer = service.resume(&id, WriteOptions::default()).unwrap();
+    let written = writer.append(Draft::user("question 4")).unwrap();
+    assert!(open.grow(&service).unwrap());
+    let all = open.messages(&MessagesRequest::default()).unwrap();
+    assert_eq!(texts(&all.entries).len(), 7);
+    let last = written.id.unwrap();
+    assert_eq!(open.ancestry(last.as_str()).unwrap().len(), 7);
+    let raw = open.raw(last.as_str()).unwrap();
+    assert!(String::from_utf8(raw).unwrap().contains("question 4"));
+}
+
+#[test]
+fn a_search_may_end_early() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::new(vec![Root::claude_code(dir.path())]);
+    for _ in 0..5 {
+        let session = store.begin("/home/me/app").unwrap();
+        session.append(Draft::user("the word")).unwrap();
+    }
+    let service = Service::new(store);
+    let mut request = SearchRequest::new("word");
+    request.order = Some(Order::Newest);
+    let all = service.search(&request, &|| false).unwrap();
+    assert_eq!((all.total, all.at_least), (5, false));
+    request.limit = 2;
+    request.first = true;
+    let some = service.search(&request, &|| false).unwrap();
+    assert_eq!((some.hits.len(), some.total, some.at_least), (2, 2, true));
+    let none = service
+        .search(&SearchRequest::new("word"), &|| true)
+        .unwrap();
+    assert_eq!((none.total, none.at_least), (0, true));
+}
+
+#[test]
+fn echoes_are_left_out_only_when_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::new(vec![Root::claude_code(dir.path())]);
+    let session = store.begin("/home/me/app").unwrap();
+    session.append(Draft::user("find the zebra")).unwrap();
+    for (id, name) in [("toolu_1", "mcp__annals__search"), ("toolu_2", "Bash")] {
+        let call = Block::ToolUse {
+            id: id.into(),
+            name: name.into(),
+            input: r#"{"query":"zebra"}"#.into(),
+        };
+        session.append(Draft::assistant([call]).model("m")).unwrap();
+        session.append(Draft::tool_result(id, "a zebra")).unwrap();
+    }
+    let service = Service::new(store);
+    let total = |without_echoes| {
+        let mut request = SearchRequest::new("zebra");
+        request.without_echoes = without_echoes;
+        service.search(&request, &|| false).unwrap().total
+    };
+    assert_eq!((total(false), total(true)), (5, 3));
+}
+
+#[test]
+fn mirrored_lines_are_stored_as_they_are_and_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let store = Store::new(vec![Root::claude_code(dir.path())]).with_state(state.path());
+    let id = "5f0c9f62-1111-4000-8000-000000000001";
+    let options = WriteOptions {
+        durability: Durability::Os,
+        ..WriteOptions::default()
+    };
+    let main = store.mirror("-home-me-app", id, None, options).unwrap();
+    assert_eq!(main.load().unwrap(), None);
+    let line = |n: u32| {
+        format!(r#"{{"uuid":"5f0c9f62-0000-4000-8000-00000000000{n}","n":1e5, "x":"\u00e9"}}"#)
+    };
+    let unnamed = r#"{"type":"x"}"#.to_owned();
+    assert_eq!(main.append(&[line(1), line(2), line(1)]).unwrap(), 2);
+    assert_eq!(
+        main.append(&[line(2), line(3), unnamed.clone()]).unwrap(),
+        2
+    );
+    // Another handle reads what stands in the file.
+    let again = store.mirror("-home-me-app", id, None, options).unwrap();
+    assert_eq!(again.append(&[line(3), unnamed.clone()]).unwrap(), 1);
+    let lines = [line(1), line(2), line(3), unnamed.clone(), unnamed];
+    let lines: Vec<Vec<u8>> = lines.into_iter().map(String::into_bytes).collect();
+    assert_eq!(main.load().unwrap(), Some(lines.clone()));
+    // A torn line is ended, and does not count.
+    let mut torn = fs::read(main.path()).unwrap();
+    torn.extend(b"{\"uuid\":\"5f0c");
+    fs::write(main.path(), torn).unwrap();
+    assert_eq!(main.load().unwrap(), Some(lines));
+    assert_eq!(main.append(&[line(4)]).unwrap(), 1);
+    assert!(
+        main.load()
+            .unwrap()
+            .unwrap()
+            .contains(&line(4).into_bytes())
+    );
+    // A batch with a bad line is refused as a whole.
+    let bad = [line(5), "no object".to_owned()];
+    assert!(main.append(&bad).is_err());
+    assert_eq!(main.append(&[line(5)]).unwrap(), 1);
+
+    let sub = store.mirror("-home-me-app", id, Some("subagents/agent-a1"), options);
+    let sub = sub.unwrap();
+    sub.append(&[line(6)]).unwrap();
+    assert_eq!(main.subs().unwrap(), ["subagents/agent-a1"]);
+    sub.delete().unwrap();
+    assert_eq!(sub.load().unwrap(), None);
+    assert!(main.load().unwrap().is_some());
+    main.delete().unwrap();
+    assert_eq!(main.load().unwrap(), None);
+    assert!(!store.trash().items().unwrap().is_empty());
+}
+
+#[test]
+fn a_mirror_never_leaves_its_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::new(vec![Root::claude_code(dir.path())]);
+    let id = "5f0c9f62-1111-4000-8000-000000000001";
+    let refused = |project: &str, id: &str, sub: Option<&str>| {
+        store
+            .mirror(project, id, sub, WriteOptions::default())
+            .is_err()
+    };
+    for project in ["..", "a/b", "../x", "", ".", ".hidden"] {
+        assert!(refused(project, id, None), "{project}");
+    }
+    for sub in ["..", "../x", "a/../../x", "/etc/x", "", "a//b", "./a"] {
+        assert!(refused("-p", id, Some(sub)), "{sub}");
+    }
+    assert!(refused("-p", "../x", None));
+    assert!(!refused("/home/me/app", id, None));
+}
