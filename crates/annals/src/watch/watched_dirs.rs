@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::store::{Root, record_source};
+use crate::store::content_cache::NoCache;
+use crate::store::{Root, RootFile, record_source};
 use annals_jsonl::FileId;
 use annals_layouts::model::Artifact;
 
@@ -322,13 +323,20 @@ impl WatchedDirs {
         let Some(path) = self.path(place, within) else {
             return;
         };
-        let id = record_source::identity(&path, &artifact, id);
-        scan_events.push(ScanEvent::Log {
+        let Some(root) = self.roots.get(place).map(|at| at.root.clone()) else {
+            return;
+        };
+        let id = record_source::identity(&path, artifact.framing, id);
+        let mut files = vec![RootFile::new(path, artifact, id)];
+        let mut errors = Vec::new();
+        record_source::split_databases(&root, &mut files, &mut NoCache, &mut errors);
+        scan_events.extend(errors.into_iter().map(ScanEvent::Error));
+        scan_events.extend(files.into_iter().map(|file| ScanEvent::Log {
             place,
-            path,
-            artifact,
-            id,
-        });
+            path: file.path,
+            artifact: file.artifact,
+            id: file.id,
+        }));
     }
 
     fn path(&self, place: usize, within: &Path) -> Option<PathBuf> {
