@@ -457,6 +457,7 @@ impl Follower {
             agent: located.agent,
             entry: located.entry,
             charge: located.charge,
+            updated: located.updated,
             earlier: earlier || track.earlier,
         })));
     }

@@ -431,6 +431,11 @@ impl SeenEntries {
             .iter()
             .map(|located| entry_key(&located.entry, digest))
             .collect();
+        let mut located = located;
+        for (located, key) in located.iter_mut().zip(&keys) {
+            let is_other = |known: &u64| *known != digest;
+            located.updated = self.digests.get(key).is_some_and(is_other);
+        }
         let known =
             |(located, key): (&LocatedEntry, &EntryKey)| match (self.digests.get(key), again) {
                 // An entry may be written again with more content; an identical line is a copy.
