@@ -74,7 +74,7 @@ enum Content {
     /// All records.
     Memory(Vec<u8>),
     /// Records that are queried again, and the state of a database that is read without locks.
-    Database(Mutex<SessionRows>, Option<FileId>),
+    Database(Box<Mutex<SessionRows>>, Option<FileId>),
 }
 
 /// A connection to a database that is in a transaction, and the records of one of its sessions.
@@ -230,7 +230,7 @@ impl Connections {
                     keys,
                     last,
                 };
-                Content::Database(Mutex::new(rows), state)
+                Content::Database(Box::new(Mutex::new(rows)), state)
             }
         };
         Ok(RowSource {
