@@ -377,7 +377,7 @@ impl<'a> Watch<'a> {
                 if !wanted {
                     return Ok(());
                 }
-                if !fresh.earlier {
+                if !fresh.earlier && !fresh.updated {
                     self.entries += 1;
                     self.sessions.insert(fresh.session.to_string());
                 }
@@ -394,10 +394,15 @@ impl<'a> Watch<'a> {
                         stream::entry(fresh, &project, self.context)?;
                     }
                     false => {
+                        let mut fresh = *fresh;
+                        self.screen.retain_new_blocks(&mut fresh);
+                        if !entry_text::is_entry_shown(self.view, &fresh.entry) {
+                            return Ok(());
+                        }
                         self.context.out.update_width();
                         let page =
                             self.screen
-                                .render_entry(*fresh, &project, self.view, self.context);
+                                .render_entry(fresh, &project, self.view, self.context);
                         self.context.out.text(page)?;
                     }
                 }

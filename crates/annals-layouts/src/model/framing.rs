@@ -11,6 +11,8 @@
 
 use std::hash::{Hash, Hasher};
 
+use super::Artifact;
+
 /// How a file stores its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Framing {
@@ -19,7 +21,8 @@ pub enum Framing {
     Lines,
     /// Records in a document that its program may write again as a whole.
     Document(&'static DocumentFormat),
-    /// Rows of an SQLite database.
+    /// Rows of an SQLite database. Each session in it is presented as a file of its own, whose path
+    /// begins with that of the database.
     Rows(&'static RowFormat),
 }
 
@@ -38,9 +41,24 @@ pub struct DocumentFormat {
 pub struct RowFormat {
     /// Name of the format, unique among all formats.
     pub name: &'static str,
+    /// File name of the database.
+    pub file: &'static str,
     /// Tables that the queries read. Each must be an ordinary table.
     pub tables: &'static [&'static str],
-    /// Returns the records in order: the index of a query in `records`, and its argument.
+    /// A table that newer versions of the program have, which [`counter`](Self::counter) reads.
+    pub counter_table: &'static str,
+    /// Returns a number that the program changes with each change of the session `?1`.
+    pub counter: &'static str,
+    /// Returns the keys of all sessions.
+    pub sessions: &'static str,
+    /// Returns the state of the session with the key `?1`: its name in the records, a number of
+    /// records, the time of its last change in milliseconds, and any other columns that a change of
+    /// it changes. No row if there is no such session. Must be fast for every session.
+    pub state: &'static str,
+    /// Returns the artifact of the session with a name.
+    pub artifact: fn(&str) -> Artifact,
+    /// Returns the records of the session `?1` in order: the index of a query in `records`, and its
+    /// argument.
     pub keys: &'static str,
     /// Queries of one record as a JSON text without line breaks. `?1` is the argument.
     pub records: &'static [&'static str],

@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use annals_jsonl::removal_name::original_path;
 use annals_jsonl::{self as jsonl, FileId};
 use annals_layouts::layout::Layout;
+use annals_layouts::model::{Artifact, Framing};
 
 /// File name of the manifest.
 pub(super) const NAME: &str = "manifest.jsonl";
@@ -172,10 +173,11 @@ fn is_place(path: &Path, layout: &'static dyn Layout, lone: bool) -> bool {
         let is_log = path.extension().is_some_and(|ending| ending == "jsonl");
         return is_log && path.components().count() == 1;
     }
+    // The path of a session in a database is not that of a file.
+    let is_file = |artifact: Artifact| !matches!(artifact.framing, Framing::Rows(_));
+    let has_place = |path: &Path| layout.classify(path).is_some_and(is_file);
     // A file that was being removed is archived too.
-    let original = original_path(path);
-    let original = original.is_some_and(|path| layout.classify(&path).is_some());
-    original || layout.classify(path).is_some()
+    original_path(path).is_some_and(|path| has_place(&path)) || has_place(path)
 }
 
 fn is_inside(path: &Path) -> bool {

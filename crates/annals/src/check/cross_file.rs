@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::archive::Archive;
-use crate::store::{Inventory, Root, RootFile, SessionFiles, listed_sessions, rows_without_log};
+use crate::store::{
+    Inventory, Root, RootFile, SessionFiles, listed_sessions, record_source, rows_without_log,
+};
 use annals_layouts::model::{ArtifactKind, FlawKind, SessionId};
 
 use super::archived::{ArchiveLookup, only_archived_detail};
@@ -82,8 +84,9 @@ fn miscounted_rows(inventory: &Inventory, traces: &[LogTraces<'_>]) -> Vec<FileR
                 continue;
             };
             // A log that has grown since it was read may have the listed messages.
-            let length = root.failures.metadata(&log.file.path).map(|it| it.len());
-            let still = length == Some(log.file.id.len);
+            let now = record_source::stat(&log.file.path, log.file.artifact.framing);
+            let now = root.failures.ok_io(&log.file.path, now);
+            let still = now.is_some_and(|now| now.len == log.file.id.len);
             if listed > log.lines && still {
                 let listed = pluralize(listed, "message");
                 let detail = format!(

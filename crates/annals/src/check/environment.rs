@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io;
 use std::ops::Bound;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::store::{Inventory, Root, SessionFiles, Store};
+use crate::store::{Inventory, Root, RootFile, SessionFiles, Store, record_source};
 use annals_jsonl as jsonl;
 use annals_layouts::model::FlawKind;
 
@@ -53,11 +53,13 @@ fn open_mode(root: &Root, sessions: &[&SessionFiles]) -> Option<FileReport> {
     // Several sessions may share a log.
     let logs = sessions.iter().flat_map(|files| files.logs());
     let logs = logs.flat_map(|log| log.volumes());
-    let paths: BTreeSet<&Path> = logs.map(|log| log.path.as_path()).collect();
+    let path =
+        |log: &RootFile| record_source::disk_path(&log.path, log.artifact.framing).to_owned();
+    let paths: BTreeSet<PathBuf> = logs.map(path).collect();
     let mut open = 0;
     let mut can = 0;
     for path in paths {
-        let may = other_users_mode(root, path) & 0o066;
+        let may = other_users_mode(root, &path) & 0o066;
         open += usize::from(may != 0);
         can |= may;
     }

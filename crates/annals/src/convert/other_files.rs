@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::store::Root;
+use crate::store::{Root, record_source};
 use annals_jsonl::open_to_read;
 
 use super::origin::{self, LineEnd, MAX_PIECE, SourceFile, SourcePosition};
@@ -45,7 +45,12 @@ pub(super) fn source_file(root: &Root, path: &Path) -> Result<SourceFile> {
             path.display()
         ))
     })?;
-    let metadata = std::fs::metadata(path).map_err(|error| Error::io("stat", path, error))?;
+    let framing = root
+        .layout
+        .classify(within)
+        .map(|artifact| artifact.framing);
+    let file = record_source::disk_path(path, framing.unwrap_or_default());
+    let metadata = std::fs::metadata(file).map_err(|error| Error::io("stat", path, error))?;
     Ok(SourceFile {
         path: spelled,
         len: metadata.len(),

@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::content_cache::{ContentCache, StoredContent};
 use crate::store::{Inventory, Root, RootFile, Store, is_stable};
-use annals_jsonl::{Cursor, FileId, FileIdParts};
+use annals_jsonl::{Cursor, FileId, FileIdParts, ReadAt as _};
+use annals_layouts::model::Framing;
 
 use super::IndexDatabase;
 use super::codec;
@@ -107,6 +108,10 @@ impl FileState {
         let is_same = identity.untouched(&file.id);
         if is_same && self.stable {
             return Change::Unchanged;
+        }
+        // Derived lines may change anywhere.
+        if file.artifact.framing != Framing::Lines {
+            return Change::Changed;
         }
         let grew = identity.same_file(&file.id) && file.id.len > identity.len;
         let (offset, guard) = self.guard;
@@ -374,6 +379,11 @@ impl IndexDatabase {
     /// Returns all sessions in the roots of a store, archived ones included. Same result as
     /// [`Store::inventory`].
     pub(super) fn inventory(&mut self, store: &Store) -> Inventory {
+        self.with_contents(|contents| store.inventory_with_cache(contents))
+    }
+
+    /// Calls `list` with the stored facts from the contents of files, and saves new ones.
+    pub(super) fn with_contents<T>(&mut self, list: impl FnOnce(&mut dyn ContentCache) -> T) -> T {
         let listed = now();
         // One transaction: without it, each row would lock the database and check its cache.
         let reading = self.database.unchecked_transaction();
@@ -382,7 +392,7 @@ impl IndexDatabase {
             root: None,
             new: Vec::new(),
         };
-        let inventory = store.inventory_with_cache(&mut contents);
+        let found = list(&mut contents);
         let new = contents.new;
         drop(reading);
         if !new.is_empty() && !self.is_read_only() {
@@ -391,7 +401,7 @@ impl IndexDatabase {
             let _ = self.save_contents(&new, listed);
             let _ = self.database.busy_timeout(BUSY_TIMEOUT);
         }
-        inventory
+        found
     }
 
     fn save_contents(&mut self, new: &[NewContent], listed: i64) -> rusqlite::Result<()> {
@@ -456,7 +466,13 @@ impl ContentCache for Contents<'_> {
 
     fn put(&mut self, root: &Root, file: &RootFile, facts: Vec<u8>) {
         let cursor = file.open().ok();
-        let cursor = cursor.and_then(|log| Cursor::with_id(&file.id, &log, file.id.len).ok());
+        let cursor = cursor.and_then(|log| {
+            let end = match log.revision() {
+                Some(_) => log.size().ok()?,
+                None => file.id.len,
+            };
+            Cursor::with_id(&file.id, &log, end).ok()
+        });
         let content = postcard::to_stdvec(&(file.id.len, facts)).ok();
         if let (Some(cursor), Some(content)) = (cursor, content) {
             self.new.push((root.clone(), file.clone(), cursor, content));

@@ -49,7 +49,8 @@ impl IndexDatabase {
         changed_only: bool,
     ) -> UsageCollector<'a> {
         let listed = now();
-        let mut collector = UsageCollector::find_logs(store);
+        let mut collector =
+            self.with_contents(|contents| UsageCollector::find_logs(store, contents));
         let mut gone = Vec::new();
         for (number, root) in store.roots().iter().enumerate() {
             // Each row is read once, so a large page cache does not help.

@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use rusqlite::Connection;
 
 use crate::store::{Inventory, Root, RootFile};
+use annals_layouts::model::Framing;
 
 use super::files::{self, Change, TextMark, within};
 use super::session_rows::is_same;
@@ -103,6 +104,12 @@ impl<'a> IndexedTexts<'a> {
     /// Returns the id of a file, and the offset up to which its text is indexed.
     pub(super) fn get(&self, file: &RootFile) -> (Option<i64>, u64) {
         match self.row(file).filter(|text| text.is_valid) {
+            // Derived lines do not grow, and their offsets are not those of the file.
+            Some(text)
+                if text.mark.len == file.id.len && file.artifact.framing != Framing::Lines =>
+            {
+                (Some(text.id), text.mark.end.max(file.id.len))
+            }
             Some(text) => (Some(text.id), text.mark.end),
             None => (None, 0),
         }

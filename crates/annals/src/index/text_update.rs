@@ -12,9 +12,9 @@ use rusqlite::TransactionBehavior;
 use crate::error::{Error, Result};
 use crate::search::tokenizer::{Token, Tokenizer};
 use crate::search::{extra_text, text_pieces};
-use crate::store::{Inventory, Root, RootFile};
+use crate::store::{Inventory, Root, RootFile, record_source};
 use annals_jsonl::Error as FileError;
-use annals_jsonl::{Cursor, LineEnding, RangeReader, Scanner};
+use annals_jsonl::{Cursor, LineEnding, RangeReader, ReadAt as _, Scanner};
 use annals_layouts::layout::{Decoded, Record};
 use annals_layouts::model::Span;
 
@@ -69,7 +69,9 @@ impl IndexDatabase {
                 // The inventory may have been filtered to some sessions.
                 texts.others.retain(|(path, _)| {
                     let path = root.root.path.join(OsStr::from_bytes(path));
-                    path.symlink_metadata().is_err()
+                    let within = path.strip_prefix(&root.root.path).ok();
+                    let artifact = within.and_then(|path| root.root.layout.classify(path));
+                    artifact.is_none_or(|it| record_source::stat(&path, it.framing).is_err())
                 });
                 delete_gone(&mut self.database, root.root, &texts.others)?;
             }
@@ -280,7 +282,11 @@ fn read_words(
     let failed = |error| Error::io("read", &file.path, error);
     let handle = file.open()?;
     // Not beyond the length at listing time: that is the state recorded in the mark.
-    let within = RangeReader::between(&handle, unread.from, unread.from + unread.bytes());
+    let listed = match handle.revision() {
+        Some(_) => handle.size().map_err(failed)?,
+        None => file.id.len,
+    };
+    let within = RangeReader::between(&handle, unread.from, listed.max(unread.from));
     let mut lines = Scanner::from_offset(within, unread.from, unread.lines + 1);
     let mut decoder = unread.root.decoder(file);
     let mut sink = Decoded::default();
@@ -323,7 +329,8 @@ fn read_words(
             words.end_document();
             spans.push(span);
         }
-        if end - unread.from >= PORTION {
+        // Derived lines cannot be continued after a change, so all of them are read.
+        if end - unread.from >= PORTION && handle.revision().is_none() {
             more = true;
             break;
         }

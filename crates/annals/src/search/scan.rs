@@ -244,7 +244,8 @@ impl<'a> SearchRun<'a> {
         let handle = source.open()?;
         let id = handle.id().map_err(failed)?;
         // The plan is invalid for another file of the same name.
-        let planned = id.same_file(&source.file.id) && id.len >= source.file.id.len;
+        let is_same = handle.revision().is_none() || id.untouched(&source.file.id);
+        let planned = is_same && id.same_file(&source.file.id) && id.len >= source.file.id.len;
         let plan = if planned { plan } else { &ScanPlan::ALL };
         let calls = ToolCalls::default();
         let mut gaze = FileScan {

@@ -33,6 +33,8 @@ pub(crate) struct LocatedEntry {
     pub(crate) entry: Entry,
     /// The charge of its response, if the entry reports one.
     pub(crate) charge: Option<Charge>,
+    /// Whether it is a later state of an entry that was read before.
+    pub(crate) updated: bool,
 }
 
 /// Reads the records of one log in order, from any offset.
@@ -103,6 +105,7 @@ impl IncrementalReader {
                 agent: agent.or_else(|| entry.agent.clone()),
                 entry,
                 charge: charge.map(|at| spent.swap_remove(at).1),
+                updated: false,
             });
         }
         Ok(located)

@@ -109,9 +109,11 @@ impl RootFile {
     pub(super) fn reader(&self, handle: OpenLog, offset: u64) -> RangeReader<OpenLog> {
         let reader = RangeReader::from_offset(handle, offset);
         match self.id.len {
-            // The length is unknown.
-            0 => reader,
-            known => reader.with_known_len(known),
+            known if known > 0 && self.artifact.framing == Framing::Lines => {
+                reader.with_known_len(known)
+            }
+            // The number of bytes is unknown.
+            _ => reader,
         }
     }
 
@@ -409,6 +411,7 @@ impl Inventory {
                     inventory.errors.drain(before..walked);
                 }
             }
+            record_source::split_databases(root, &mut files, cache, &mut inventory.errors);
             inventory.group(root, files, rows, cache);
             inventory.incomplete |= root.failures.report_count() != reports;
             let troubles = inventory.errors.iter().skip(before);

@@ -9,7 +9,7 @@ use annals_layouts::model::{Entry, EntryKey, Outline};
 
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::log_reader::{self, LogScan};
-use super::{Session, Store, Target};
+use super::{Session, Store, Target, resolve};
 
 /// A record of a session that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +162,10 @@ impl Target {
         line: u64,
     ) -> Result<(SessionFiles, std::path::PathBuf)> {
         let failed = |error| Error::io("read", path, error);
+        let absolute = std::path::absolute(path).map_err(failed)?;
+        if let Some((files, file)) = resolve::session_in_database(inventory, &absolute)? {
+            return Ok((files, file.path));
+        }
         let id = FileId::from(&std::fs::metadata(path).map_err(failed)?);
         let mut best: Option<(u64, &SessionFiles, &RootFile)> = None;
         for files in &inventory.sessions {

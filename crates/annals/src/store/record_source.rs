@@ -8,11 +8,15 @@
 //! |---|---|---|
 //! | `Lines` | the file itself, or its archived copy | its `stat` |
 //! | `Document` | lines that the layout derives from the whole file, in memory | its `stat` |
-//! | `Rows` | one line per record of a database, in memory or read on demand (`rows`) | `stat` of the database and its WAL |
+//! | `Rows` | one line per record of a session in a database, in memory or read on demand (`rows`) | state of the session |
 //!
 //! Derived lines have no fixed place in the file: `offset` and `len` of a `Span` count derived bytes,
 //! and [`ReadAt::size`] differs from the length in the [`FileId`]. They may change anywhere when the
 //! file changes, so [`ReadAt::revision`] makes a `Cursor` valid only for the same state of the file.
+//!
+//! A database is one file of a root, and [`split_databases`] puts a file for each of its sessions in
+//! its place. Their paths begin with that of the database, so they are kept apart by everything that
+//! goes by paths.
 
 #[cfg(feature = "databases")]
 mod rows;
@@ -20,25 +24,29 @@ mod rows;
 #[path = "record_source/no_rows.rs"]
 mod rows;
 
+use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use annals_jsonl::{FileId, OpenLog, RangeReader, ReadAt};
-use annals_layouts::model::{Artifact, DocumentFormat, Framing};
+use annals_jsonl::{FileId, FileIdParts, OpenLog, RangeReader, ReadAt};
+use annals_layouts::model::{DocumentFormat, Framing, RowFormat};
+use jiff::Timestamp;
 
-use rows::RowSource;
+use serde::{Deserialize, Serialize};
+
+use super::content_cache::ContentCache;
+use super::inventory::RootFile;
+use super::{Root, is_stable};
+use crate::error::{Error, Result};
+use rows::Connections;
 
 /// Maximum size of a document whose records are derived.
 const MAX_DOCUMENT: u64 = 256 << 20;
 
 /// Opens the records of a file.
 pub(crate) fn open(path: &Path, framing: Framing) -> io::Result<OpenLog> {
-    match framing {
-        Framing::Lines => OpenLog::open(path),
-        Framing::Document(format) => derive(OpenLog::open(path)?, format),
-        Framing::Rows(format) => Ok(OpenLog::Derived(Arc::new(RowSource::open(path, format)?))),
-    }
+    SharedSource::default().open(path, framing)
 }
 
 /// Opens the records of a file whose bytes are stored elsewhere.
@@ -50,12 +58,37 @@ pub(super) fn open_stored(bytes: OpenLog, framing: Framing) -> io::Result<OpenLo
     }
 }
 
-/// Returns the identity of a file's records, from that of the file.
-pub(crate) fn identity(path: &Path, artifact: &Artifact, id: FileId) -> FileId {
-    match artifact.framing {
+/// Returns the identity of the file at a path, or of the session of a database. A link is not
+/// followed.
+pub(crate) fn stat(path: &Path, framing: Framing) -> io::Result<FileId> {
+    if let Framing::Rows(format) = framing
+        && path.file_name() != Some(OsStr::new(format.file))
+    {
+        let state = Connections::default().state(path, format)?;
+        return state.ok_or_else(|| io::ErrorKind::NotFound.into());
+    }
+    let metadata = path.symlink_metadata()?;
+    match metadata.is_file() {
+        true => Ok(identity(path, framing, FileId::from(&metadata))),
+        false => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
+/// Returns the identity of a file, from that of its metadata.
+pub(crate) fn identity(path: &Path, framing: Framing, id: FileId) -> FileId {
+    match framing {
         Framing::Lines | Framing::Document(_) => id,
         Framing::Rows(_) => rows::with_wal(path, id),
     }
+}
+
+/// Returns the path of the file on disk that holds the records: the database, for a session of one.
+pub(crate) fn disk_path(path: &Path, framing: Framing) -> &Path {
+    let Framing::Rows(format) = framing else {
+        return path;
+    };
+    let is_database = |path: &&Path| path.file_name() == Some(OsStr::new(format.file));
+    path.ancestors().take(3).find(is_database).unwrap_or(path)
 }
 
 /// Returns the path of the database whose write-ahead log is at `path`.
@@ -64,24 +97,91 @@ pub(crate) fn database_of_wal(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(name.strip_suffix("-wal")?))
 }
 
-/// The open database of a file, shared by all sessions in it.
+/// The connections to the database of a file, shared by all sessions in it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SharedSource(Arc<Mutex<Option<Arc<RowSource>>>>);
+pub(crate) struct SharedSource(Arc<Connections>);
 
 impl SharedSource {
-    /// Opens the records of a file, or returns the open ones of a database that is unchanged.
+    /// Opens the records of a file.
     pub(super) fn open(&self, path: &Path, framing: Framing) -> io::Result<OpenLog> {
-        let Framing::Rows(format) = framing else {
-            return open(path, framing);
-        };
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let source = match known.take() {
-            Some(source) if source.is_current() => source,
-            _ => Arc::new(RowSource::open(path, format)?),
-        };
-        *known = Some(Arc::clone(&source));
-        Ok(OpenLog::Derived(source))
+        match framing {
+            Framing::Lines => OpenLog::open(path),
+            Framing::Document(format) => derive(OpenLog::open(path)?, format),
+            Framing::Rows(format) => Ok(OpenLog::Derived(Arc::new(self.0.open(path, format)?))),
+        }
     }
+}
+
+/// The sessions of a database when they were listed.
+#[derive(Serialize, Deserialize)]
+struct ListedSessions {
+    database: FileIdParts,
+    /// Names in the records, and states.
+    sessions: Vec<(String, FileIdParts)>,
+}
+
+/// Puts files for the sessions of a database in its place. An unchanged database is not opened.
+pub(crate) fn split_databases(
+    root: &Root,
+    files: &mut Vec<RootFile>,
+    cache: &mut dyn ContentCache,
+    errors: &mut Vec<Error>,
+) {
+    let is_database = |file: &RootFile| matches!(file.artifact.framing, Framing::Rows(_));
+    if !files.iter().any(is_database) {
+        return;
+    }
+    for file in std::mem::take(files) {
+        match file.artifact.framing {
+            Framing::Rows(format) => match sessions_of_database(root, &file, format, cache) {
+                Ok(sessions) => files.extend(sessions),
+                Err(error) => errors.push(error),
+            },
+            _ => files.push(file),
+        }
+    }
+}
+
+fn sessions_of_database(
+    root: &Root,
+    file: &RootFile,
+    format: &'static RowFormat,
+    cache: &mut dyn ContentCache,
+) -> Result<Vec<RootFile>> {
+    let source = file.source.clone().unwrap_or_default();
+    let known = cache.get(root, file);
+    let known = known.and_then(|known| postcard::from_bytes(&known.facts).ok());
+    let known = known
+        .filter(|known: &ListedSessions| FileId::from_parts(known.database).untouched(&file.id));
+    let listed = match known {
+        Some(known) => known,
+        None => {
+            let now = Timestamp::now().as_nanosecond() as i64;
+            let sessions = source.0.sessions(&file.path, format);
+            let sessions = sessions.map_err(|error| Error::io("read", &file.path, error))?;
+            let sessions = sessions.into_iter();
+            let listed = ListedSessions {
+                database: file.id.parts(),
+                sessions: sessions.map(|(name, id)| (name, id.parts())).collect(),
+            };
+            if is_stable(file.id.ctime_ns, now) {
+                let facts = postcard::to_stdvec(&listed).unwrap_or_default();
+                cache.put(root, file, facts);
+            }
+            listed
+        }
+    };
+    let sessions = listed.sessions.into_iter().map(|(name, id)| {
+        let artifact = (format.artifact)(&name);
+        let path = root.path.join(root.layout.path_for(&artifact));
+        RootFile {
+            source: Some(source.clone()),
+            ..RootFile::new(path, artifact, FileId::from_parts(id))
+        }
+    });
+    let mut sessions: Vec<RootFile> = sessions.collect();
+    sessions.sort_by(|one, other| one.path.as_os_str().cmp(other.path.as_os_str()));
+    Ok(sessions)
 }
 
 /// Derives the records of a document.

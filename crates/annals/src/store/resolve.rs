@@ -12,7 +12,7 @@ use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, FileId};
 use annals_layouts::Subject;
 use annals_layouts::layout::{LAYOUTS, NewSession};
-use annals_layouts::model::{AgentId, Artifact, ArtifactKind, Fact, SessionId};
+use annals_layouts::model::{AgentId, Artifact, ArtifactKind, Fact, Framing, SessionId};
 
 use super::inventory::{Inventory, RootFile, SESSION_ID_LINES, SessionFiles};
 use super::log_reader;
@@ -257,6 +257,9 @@ impl Store {
         path: &Path,
     ) -> Result<(SessionFiles, RootFile)> {
         let absolute = std::path::absolute(path).map_err(|error| Error::io("read", path, error))?;
+        if let Some(found) = session_in_database(inventory, &absolute)? {
+            return Ok(found);
+        }
         let metadata = match std::fs::metadata(&absolute) {
             // The text may be a log name of some root's layout.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -410,6 +413,31 @@ fn is_not_found(error: &Error) -> bool {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
         ),
         _ => false,
+    }
+}
+
+/// Finds the session at a path that begins with that of a database. The path of the database itself
+/// is that of its only session.
+pub(super) fn session_in_database(
+    inventory: &Inventory,
+    path: &Path,
+) -> Result<Option<(SessionFiles, RootFile)>> {
+    let is_it = |file: &&RootFile| {
+        matches!(file.artifact.framing, Framing::Rows(_)) && file.path.starts_with(path)
+    };
+    let sessions = inventory.sessions.iter();
+    let found = sessions.filter_map(|files| Some((files, files.logs().find(is_it)?)));
+    match found.collect::<Vec<_>>().as_slice() {
+        [] => Ok(None),
+        [(files, file)] => Ok(Some(((*files).clone(), (*file).clone()))),
+        several => Err(Error::Ambiguous {
+            what: Subject::SessionOfFile,
+            id: path.display().to_string(),
+            candidates: several
+                .iter()
+                .map(|(files, _)| files.id.to_string())
+                .collect(),
+        }),
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct SessionSummary {
     pub(crate) messages: u64,
     pub(crate) conversations: usize,
     pub(crate) agents: usize,
+    /// Number of bytes of its records, if they are in a database.
+    pub(crate) row_bytes: u64,
     pub(crate) agent_names: BTreeSet<String>,
     /// Kinds of sub-agents by id, with those of warm-ups.
     pub(crate) agent_kinds: BTreeMap<String, String>,
@@ -126,6 +128,10 @@ impl SessionSummary {
             messages: counts.messages,
             conversations: session.tree().map_or(0, |tree| tree.conversations.len()),
             agents: spawned_agents(session).count(),
+            row_bytes: match files.is_in_database() {
+                true => session.logs.iter().map(|scan| scan.bytes).sum(),
+                false => 0,
+            },
             agent_names: agent_names(session),
             agent_kinds: agent_kinds(session),
             flaw_kinds,
@@ -186,7 +192,10 @@ impl SessionSummary {
             conversations: self.conversations,
             agents: self.agents,
             agent_names: self.agent_names,
-            bytes: files.bytes(),
+            bytes: match files.is_in_database() {
+                true => self.row_bytes,
+                false => files.bytes(),
+            },
             flaws: self.flaw_kinds.values().sum(),
             flaw_kinds: self.flaw_kinds,
             models: self.models,

@@ -213,7 +213,6 @@ impl SessionSlices {
         before: Option<&VolumeEnd>,
         known: Option<SessionSlices>,
     ) -> crate::Result<Self> {
-        // In a database, every record names its session.
         let own = file.artifact.session.as_ref();
         let mut shares = known.unwrap_or_else(|| SessionSlices {
             sessions: Vec::new(),

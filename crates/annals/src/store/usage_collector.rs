@@ -29,6 +29,7 @@ use annals_jsonl::{Cursor, FileId, LineEnding, Scanner};
 use annals_layouts::layout::{Decoded, Decoder, Needle};
 use annals_layouts::model::{ArtifactKind, Flaw, FlawKind};
 
+use super::content_cache::{ContentCache, NoCache};
 use super::inventory::{self, RootFile, SessionLists};
 use super::{Costs, RecentQuery, Root, Store, archive_overlay, log_reader, record_source};
 
@@ -115,23 +116,21 @@ impl<'a> UsageCollector<'a> {
 
     /// Adds a log that was read before, in its current state, unless it no longer exists.
     pub(crate) fn add_known(&mut self, number: usize, root: &Root, path: PathBuf, tab: LogUsage) {
-        let id = match path.symlink_metadata() {
-            // A link replaced it. Links are not followed.
-            Ok(found) if !found.is_file() => return,
-            Ok(found) => FileId::from(&found),
-            Err(error) if error.kind() == ErrorKind::NotFound => return,
-            Err(_) => tab.id,
-        };
         let relative = path.strip_prefix(&root.path).ok();
         if let Some(artifact) = relative.and_then(|path| root.layout.classify(path)) {
-            let id = record_source::identity(&path, &artifact, id);
+            let id = match record_source::stat(&path, artifact.framing) {
+                Ok(id) => id,
+                // A link that replaced it is not followed.
+                Err(error) if error.kind() == ErrorKind::NotFound => return,
+                Err(_) => tab.id,
+            };
             let file = RootFile::new(path, artifact, id);
             self.add(number, file, Some(tab));
         }
     }
 
     /// Finds the logs, in byte order of their paths.
-    pub(crate) fn find_logs(store: &'a Store) -> Self {
+    pub(crate) fn find_logs(store: &'a Store, cache: &mut dyn ContentCache) -> Self {
         let wanted =
             |kind: ArtifactKind| kind.is_conversation() || kind == ArtifactKind::SessionList;
         let mut found = UsageCollector::new(store);
@@ -147,6 +146,7 @@ impl<'a> UsageCollector<'a> {
             let rows = archive.as_ref().map(|archive| {
                 archive_overlay::add_archived(archive, root, &mut files, &wanted, &mut found.errors)
             });
+            record_source::split_databases(root, &mut files, cache, &mut found.errors);
             found.scanned_dirs.push(directories);
             let is_session_list =
                 |file: &&RootFile| file.artifact.kind == ArtifactKind::SessionList;
@@ -532,7 +532,7 @@ impl Costs<'_> {
         let stored = self.store.lock_index();
         let stored = stored.and_then(|mut index| index.recent(self.store, query));
         stored.unwrap_or_else(|| {
-            let mut collector = UsageCollector::find_logs(self.store);
+            let mut collector = UsageCollector::find_logs(self.store, &mut NoCache);
             collector.read_unread(|_| {}, &|_, _| {});
             collector.ledger_with_session(query.session)
         })
@@ -546,7 +546,7 @@ impl Costs<'_> {
         if let Some(ledger) = stored {
             return ledger;
         }
-        let mut collector = UsageCollector::find_logs(self.store);
+        let mut collector = UsageCollector::find_logs(self.store, &mut NoCache);
         collector.read_unread(|_| {}, progress);
         collector.ledger()
     }

@@ -38,6 +38,7 @@ pub fn last_archived(target: &Target, options: &FollowOptions) -> Result<Vec<Fol
                 agent: file.artifact.agent.clone().or_else(|| entry.agent.clone()),
                 entry,
                 charge: None,
+                updated: false,
             };
             // A conversation must see every entry of its session.
             let takes = branch
@@ -62,6 +63,7 @@ pub fn last_archived(target: &Target, options: &FollowOptions) -> Result<Vec<Fol
             agent: held.located.agent,
             entry: held.located.entry,
             charge: held.located.charge,
+            updated: false,
             earlier: true,
         })
     });

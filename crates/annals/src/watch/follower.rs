@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use crate::error::{Error, Result};
 use crate::store::{LocatedEntry, Store};
 use annals_jsonl::FileId;
-use annals_layouts::model::{Artifact, Entry, EntryId, EntryKey};
+use annals_layouts::model::{Artifact, Entry, EntryId, EntryKey, Framing};
 
 use super::events::{self, EventSource, HintKind};
 use super::log_cursor::{LogCursor, ReadBatch};
@@ -22,6 +22,10 @@ use super::{Event, FollowOptions, FollowedEntry, FollowedLog, Stopper};
 /// Number of existing logs whose ends are saved, newest first, to recognize a copy that replaces
 /// one.
 const MAX_REMEMBERED_LOGS: usize = 2_000;
+
+/// Number of these that may be sessions of databases: no copy replaces one, and its end is known only
+/// if all of it is read.
+const MAX_REMEMBERED_SESSIONS: usize = 20;
 
 /// Pause between two polls, as a multiple of the time that a poll takes.
 const SCAN_TIME_SHARE: u32 = 50;
@@ -164,7 +168,15 @@ impl Follower {
         let mut newest_first: Vec<usize> = (0..self.cursors.len()).collect();
         let mtime = |at: &usize| self.cursors.get(*at).map(|track| track.id.mtime_ns);
         newest_first.sort_by_key(|at| std::cmp::Reverse(mtime(at)));
-        for &at in newest_first.iter().take(MAX_REMEMBERED_LOGS) {
+        let is_row = |at: usize| {
+            let log = self.cursors.get(at).map(|track| &track.log);
+            log.is_some_and(|log| matches!(log.artifact.framing, Framing::Rows(_)))
+        };
+        let remembered = newest_first.iter().take(MAX_REMEMBERED_LOGS).enumerate();
+        let remembered =
+            remembered.filter(|(rank, at)| *rank < MAX_REMEMBERED_SESSIONS || !is_row(**at));
+        let remembered: Vec<usize> = remembered.map(|(_, at)| *at).collect();
+        for at in remembered {
             let remembered = self.cursors.get_mut(at).map(LogCursor::save_end_mark);
             if let Some(Err(error)) = remembered {
                 self.events.push_back(Event::Error(error));
@@ -445,6 +457,7 @@ impl Follower {
             agent: located.agent,
             entry: located.entry,
             charge: located.charge,
+            updated: located.updated,
             earlier: earlier || track.earlier,
         })));
     }

@@ -23,7 +23,7 @@ const TURN_BYTES: u64 = 1 << 20;
 const TURN_ENTRIES: usize = 256;
 
 /// Age below which a change of a document or database may be incomplete, in nanoseconds.
-const UNSETTLED_NS: i128 = 250_000_000;
+pub(super) const UNSETTLED_NS: u64 = 250_000_000;
 
 /// Time between two reads of such a file.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -431,6 +431,11 @@ impl SeenEntries {
             .iter()
             .map(|located| entry_key(&located.entry, digest))
             .collect();
+        let mut located = located;
+        for (located, key) in located.iter_mut().zip(&keys) {
+            let is_other = |known: &u64| *known != digest;
+            located.updated = self.digests.get(key).is_some_and(is_other);
+        }
         let known =
             |(located, key): (&LocatedEntry, &EntryKey)| match (self.digests.get(key), again) {
                 // An entry may be written again with more content; an identical line is a copy.
@@ -488,9 +493,10 @@ fn digest(bytes: &[u8]) -> u64 {
 }
 
 /// Returns whether a file had changed so recently that the change may have been incomplete.
-fn is_recent(id: &FileId, now: Timestamp) -> bool {
+pub(super) fn is_recent(id: &FileId, now: Timestamp) -> bool {
     let age = now.as_nanosecond() - i128::from(id.mtime_ns);
-    (-UNSETTLED_NS..UNSETTLED_NS).contains(&age)
+    let unsettled = i128::from(UNSETTLED_NS);
+    (-unsettled..unsettled).contains(&age)
 }
 
 pub(super) fn is_missing(error: &io::Error) -> bool {

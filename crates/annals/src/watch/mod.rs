@@ -107,6 +107,9 @@ pub struct FollowedEntry {
     pub entry: Entry,
     /// Usage of its response; the entries of one response repeat it.
     pub charge: Option<Charge>,
+    /// It is a later state of an entry that was written before: a message that is streamed. Its
+    /// content replaces that of the earlier state.
+    pub updated: bool,
     /// It is not new: written before following began, or a copy in a log created later.
     ///
     /// A log that is created later may be a fork or a copy of another. In such a log, an entry is

@@ -8,16 +8,19 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use jiff::Timestamp;
 use rustix::io::Errno;
 
 use crate::error::Error;
-use crate::store::{Root, record_source};
+use crate::store::content_cache::NoCache;
+use crate::store::{Root, RootFile, record_source};
 use annals_jsonl::FileId;
-use annals_layouts::model::Artifact;
+use annals_layouts::model::{Artifact, Framing};
 
 use super::events::{EventSource, Hint, HintKind, WatchId};
-use super::log_cursor::is_missing;
+use super::log_cursor::{UNSETTLED_NS, is_missing, is_recent};
 
 /// A root, or the directory of a single log outside of any root.
 #[derive(Debug)]
@@ -322,13 +325,26 @@ impl WatchedDirs {
         let Some(path) = self.path(place, within) else {
             return;
         };
-        let id = record_source::identity(&path, &artifact, id);
-        scan_events.push(ScanEvent::Log {
+        let Some(root) = self.roots.get(place).map(|at| at.root.clone()) else {
+            return;
+        };
+        let mut id = record_source::identity(&path, artifact.framing, id);
+        if matches!(artifact.framing, Framing::Rows(_)) && is_recent(&id, Timestamp::now()) {
+            // SQLite makes a transaction visible after it has written the file, and nothing would
+            // report that.
+            std::thread::sleep(Duration::from_nanos(UNSETTLED_NS));
+            id = record_source::stat(&path, artifact.framing).unwrap_or(id);
+        }
+        let mut files = vec![RootFile::new(path, artifact, id)];
+        let mut errors = Vec::new();
+        record_source::split_databases(&root, &mut files, &mut NoCache, &mut errors);
+        scan_events.extend(errors.into_iter().map(ScanEvent::Error));
+        scan_events.extend(files.into_iter().map(|file| ScanEvent::Log {
             place,
-            path,
-            artifact,
-            id,
-        });
+            path: file.path,
+            artifact: file.artifact,
+            id: file.id,
+        }));
     }
 
     fn path(&self, place: usize, within: &Path) -> Option<PathBuf> {

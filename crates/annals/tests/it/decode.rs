@@ -1,7 +1,5 @@
 //! Decoders are total: any bytes give entries and flaws, never a panic; outlines and entries agree.
 
-use std::fs;
-
 use annals::layout::{Decoded, LAYOUTS, Layout, Record};
 use annals::model::{
     Artifact, ArtifactKind, Block, Body, Entry, EntryId, EntryKey, Flaw, FlawKind, Outline,
@@ -9,7 +7,7 @@ use annals::model::{
 };
 use proptest::prelude::*;
 
-use crate::support::{cases, fixtures, processor_time};
+use crate::support::{cases, disk_path, fixtures, processor_time};
 
 fn artifact(kind: ArtifactKind) -> Artifact {
     Artifact {
@@ -114,7 +112,10 @@ fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = std::collections::BTreeMap::new();
     for case in cases() {
         for file in case.files() {
-            for line in fs::read(&file.path).unwrap().split(|byte| *byte == b'\n') {
+            for line in std::fs::read(disk_path(&file.path))
+                .unwrap()
+                .split(|byte| *byte == b'\n')
+            {
                 if (1..3_000).contains(&line.len()) {
                     // One line per fixture, kind of file and length is enough.
                     let key = (case.name.clone(), file.artifact.kind, line.len() / 64);

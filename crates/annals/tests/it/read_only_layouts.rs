@@ -41,8 +41,9 @@ fn search_finds_rows_that_were_added_updated_and_removed_since_the_last_one() {
     assert_eq!(hits(&copy, "zebra"), [""; 0]);
     let part = "SELECT id FROM part WHERE data LIKE '%Hello after revert%'";
     let part: String = program.query_row(part, [], |row| row.get(0)).unwrap();
+    // The program sets the time with every change.
     let set = |text: &str| {
-        let sql = "UPDATE part SET data = json_object('type', 'text', 'text', ?2) WHERE id = ?1";
+        let sql = "UPDATE part SET data = json_object('type', 'text', 'text', ?2), time_updated = time_updated + 1 WHERE id = ?1";
         program.execute(sql, (&part, text)).unwrap();
     };
     set("a zebra");
@@ -57,6 +58,85 @@ fn search_finds_rows_that_were_added_updated_and_removed_since_the_last_one() {
     assert_eq!(hits(&copy, "camel"), [""; 0]);
     drop(program);
     assert_eq!(hits(&copy, "camel"), [""; 0]);
+}
+
+/// The list reads only sessions whose state has changed.
+#[test]
+fn change_of_one_session_of_a_database_does_not_read_the_others_again() {
+    let copy = case("1.18-s03-fork").copy();
+    let program = Connection::open(copy.root.path.join("opencode.db")).unwrap();
+    program.pragma_update(None, "journal_mode", "WAL").unwrap();
+    let mut index = Index::open(&copy.dir.path().join("state")).unwrap();
+    let mut entries = || {
+        let store = copy.store();
+        let inventory = index.inventory(&store);
+        let rows = index.sessions(&store, &inventory, &|_, _| {});
+        let rows = rows.into_iter().map(|row| row.unwrap());
+        rows.map(|row| (row.id.to_string(), row.entries))
+            .collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let before = entries();
+    let [other, changed, ..] = before.keys().collect::<Vec<_>>()[..] else {
+        panic!("{before:?}")
+    };
+    // Not a change that the program makes: it shows whether the session is read.
+    let first = "UPDATE message SET data = '{}' WHERE id = (SELECT id FROM message WHERE session_id = ?1 ORDER BY time_created, id LIMIT 1)";
+    for session in [other, changed] {
+        let messages: i64 = program
+            .query_row(
+                "SELECT count(*) FROM message WHERE session_id = ?1",
+                [session],
+                |row| row.get(0),
+            )
+            .unwrap();
+        let filled = "INSERT INTO message SELECT 'msg_zz' || value || session_id, session_id, time_created + value, time_updated, data FROM message, generate WHERE session_id = ?1 GROUP BY value";
+        let filled = filled.replace(
+            "FROM message, generate",
+            "FROM message, (SELECT 1 AS value UNION SELECT 2 UNION SELECT 3 UNION SELECT 4)",
+        );
+        assert_eq!(
+            program.execute(&filled, [session]).unwrap(),
+            4,
+            "{messages}"
+        );
+    }
+    let filled = entries();
+    assert_eq!(entries(), filled);
+    program.execute(first, [other]).unwrap();
+    program.execute(first, [changed]).unwrap();
+    let touch = "UPDATE session SET time_updated = time_updated + 1 WHERE id = ?1";
+    program.execute(touch, [changed]).unwrap();
+    let after = entries();
+    assert_eq!(after[other], filled[other]);
+    let store = copy.store();
+    let plain = store.sessions(&store.inventory()).read(&|_, _| {});
+    let mut plain = plain.into_iter().map(|row| row.unwrap());
+    let plain = plain.find(|row| row.id.as_str() == changed).unwrap();
+    assert_eq!(after[changed], plain.entries);
+}
+
+#[test]
+fn session_of_a_database_is_found_by_its_path() {
+    let copy = case("1.18-s03-fork").copy();
+    let store = copy.store();
+    let inventory = store.inventory();
+    let database = copy.root.path.join("opencode.db");
+    let id = "ses_e1b6cf6e0ffeSWGM6gvj038gbZ";
+    let found = |path: &std::path::Path| store.find(&inventory, path.to_str().unwrap());
+    assert_eq!(found(&database.join(id)).unwrap().files.id.as_str(), id);
+    match found(&database).unwrap_err() {
+        annals::Error::Ambiguous { candidates, .. } => assert_eq!(candidates.len(), 3),
+        other => panic!("{other}"),
+    }
+    assert!(found(&database.join("ses_x")).is_err());
+    let only = case("1.18-s02-tools");
+    let store = Store::new(vec![only.root()]);
+    let path = only.root().path.join("opencode.db");
+    assert!(
+        store
+            .find(&store.inventory(), path.to_str().unwrap())
+            .is_ok()
+    );
 }
 
 #[test]

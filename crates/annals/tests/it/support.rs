@@ -364,3 +364,8 @@ pub(crate) fn whole_names(
         least.filter(|_| key.request == 0).unwrap_or(key)
     }
 }
+
+/// Returns the path of the file that holds a log: that of the database, for a session of one.
+pub(crate) fn disk_path(path: &Path) -> &Path {
+    path.ancestors().find(|path| path.is_file()).unwrap()
+}

@@ -1,6 +1,10 @@
 //! Text of followed entries.
 
-use annals::model::{AgentId, Block, Body, Entry, Message, Project, Role, SessionId};
+use std::collections::VecDeque;
+
+use annals::model::{
+    AgentId, Block, Body, Entry, EntryId, Framing, Message, Project, Role, SessionId,
+};
 use annals::watch::FollowedEntry;
 use anstyle::Style;
 
@@ -82,10 +86,15 @@ fn is_agent_task(entry: &Entry, message: &Message) -> bool {
     entry.sidechain && !message.meta && !message.blocks.iter().any(result)
 }
 
+/// Number of messages of which more may follow.
+const MAX_GROWING: usize = 256;
+
 /// State of the output that the next entry depends on.
 #[derive(Default)]
 pub(super) struct Screen {
     speaker: Option<Speaker>,
+    /// Session, id and blocks of the last messages of logs in which messages grow.
+    growing: VecDeque<(SessionId, EntryId, Vec<Block>)>,
     hues: NameStyles,
     /// True once something was shown.
     has_output: bool,
@@ -104,6 +113,28 @@ impl Screen {
     /// Makes the next entry start with a heading.
     pub(super) fn reset_speaker(&mut self) {
         self.speaker = None;
+    }
+
+    /// Removes what an earlier state of a message has shown.
+    pub(super) fn retain_new_blocks(&mut self, fresh: &mut FollowedEntry) {
+        if fresh.log.artifact.framing == Framing::Lines {
+            return;
+        }
+        let (Body::Message(message), Some(id)) = (&mut fresh.entry.body, &fresh.entry.id) else {
+            return;
+        };
+        let blocks = message.blocks.clone();
+        let is_it =
+            |known: &(SessionId, EntryId, Vec<Block>)| (&known.0, &known.1) == (&fresh.session, id);
+        let known = self.growing.iter().position(is_it);
+        if let Some((_, _, before)) = known.and_then(|at| self.growing.remove(at)) {
+            message.blocks = new_blocks(&before, &blocks);
+        }
+        if self.growing.len() >= MAX_GROWING {
+            self.growing.pop_front();
+        }
+        let known = (fresh.session.clone(), id.clone(), blocks);
+        self.growing.push_back(known);
     }
 
     /// Renders an entry, each line after a bar in the colour of its session.
@@ -202,6 +233,26 @@ impl Screen {
             )
         )
     }
+}
+
+/// Returns the blocks that are not in `before`. Of a text that has grown, only the new end.
+fn new_blocks(before: &[Block], now: &[Block]) -> Vec<Block> {
+    let added = |(at, block): (usize, &Block)| match (before.get(at), block) {
+        (Some(known), block) if known == block => None,
+        (Some(Block::Text(known)), Block::Text(text)) => {
+            let end = text.strip_prefix(known.as_str()).unwrap_or(text);
+            Some(Block::Text(end.to_owned()))
+        }
+        (Some(Block::Thinking { text: known, .. }), Block::Thinking { text, signature }) => {
+            let end = text.strip_prefix(known.as_str()).unwrap_or(text);
+            Some(Block::Thinking {
+                text: end.to_owned(),
+                signature: signature.clone(),
+            })
+        }
+        (_, block) => (!before.contains(block)).then(|| block.clone()),
+    };
+    now.iter().enumerate().filter_map(added).collect()
 }
 
 fn role(entry: &Entry, message: &Message) -> &'static str {
@@ -323,6 +374,31 @@ mod tests {
 
     fn render_text(text: &str, width: Option<usize>) -> String {
         strip_str(&truncate(text, |text| message::plain_text(text, width))).to_string()
+    }
+
+    #[test]
+    fn only_new_blocks_of_a_message_are_shown() {
+        let text = |text: &str| Block::Text(text.to_owned());
+        let call = |input: &str| Block::ToolUse {
+            id: "c1".to_owned(),
+            name: "bash".to_owned(),
+            input: input.to_owned(),
+        };
+        let new = |before: &[Block], now: &[Block]| new_blocks(before, now);
+        assert_eq!(new(&[], &[text("one")]), [text("one")]);
+        assert_eq!(new(&[text("one")], &[text("one")]), []);
+        assert_eq!(new(&[text("one")], &[text("one two")]), [text(" two")]);
+        assert_eq!(new(&[text("one")], &[text("other")]), [text("other")]);
+        let grown = [text("one"), call("{}")];
+        assert_eq!(new(&[text("one")], &grown), [call("{}")]);
+        // The input was incomplete.
+        let later = [text("one"), call("{\"a\":1}"), text("two")];
+        assert_eq!(new(&grown, &later), [call("{\"a\":1}"), text("two")]);
+        // A block that was inserted moves the others.
+        assert_eq!(
+            new(&[text("two")], &[call("{}"), text("two")]),
+            [call("{}")]
+        );
     }
 
     #[test]

@@ -16,6 +16,7 @@ use annals::view::EntryJson;
 struct EntryLine<'a> {
     event: &'static str,
     earlier: bool,
+    updated: bool,
     session: &'a str,
     project: &'a str,
     layout: &'static str,
@@ -62,6 +63,7 @@ pub(super) fn entry(fresh: FollowedEntry, project: &str, context: &mut Context) 
     let line = EntryLine {
         event: "entry",
         earlier: fresh.earlier,
+        updated: fresh.updated,
         session: fresh.session.as_str(),
         project,
         layout: fresh.log.root.layout.name(),

@@ -4,9 +4,11 @@ use crate::json::{Flag, Raw, Text, object};
 use crate::layout::usage_fields::{decode_count, decode_time};
 use crate::layout::{AGENT_SEPARATOR, Decoded, Decoder, Record, entry_outline};
 use crate::model::{
-    AgentId, Block, Body, Entry, EntryId, EntryKey, FlawKind, Link, Message, Money, Outline, Role,
+    AgentId, Artifact, Block, Body, Entry, EntryId, FlawKind, Link, Message, Money, Outline, Role,
     SessionId, Span, TitleSource, Usage,
 };
+
+use super::artifact;
 
 object! {
     struct Row<'a> {
@@ -153,11 +155,9 @@ fn entries<T>(record: &Record<'_>, out: &mut Decoded<T>) -> Vec<RowEntry> {
             "session" => session(&row, record.span),
             _ => message(&row, record.span, &mut flaws),
         };
-        let name = session_name(&row);
-        let agent = name.rsplit_once(AGENT_SEPARATOR);
-        let agent = agent.and_then(|(_, agent)| AgentId::new(agent).ok());
+        let Artifact { session, agent, .. } = artifact(row.session.or_empty());
         for RowEntry { entry, .. } in &mut found {
-            entry.session = Some(name.clone());
+            entry.session = session.as_ref().map(SessionId::to_string);
             entry.agent.clone_from(&agent);
             entry.time = decode_time(row.created);
             // Only a fork has messages that are older than their session.
@@ -172,15 +172,6 @@ fn entries<T>(record: &Record<'_>, out: &mut Decoded<T>) -> Vec<RowEntry> {
         out.add_flaw(kind, record.span, detail);
     }
     entries.unwrap_or_default()
-}
-
-/// Returns the name of a row's session. An id that cannot be one is replaced.
-fn session_name(row: &Row<'_>) -> String {
-    let name = row.session.or_empty();
-    match SessionId::new(name) {
-        Ok(_) => name.to_owned(),
-        Err(_) => format!("session-{}", EntryKey::from_text(name).derived_uuid()),
-    }
 }
 
 fn session(row: &Row<'_>, span: Span) -> Vec<RowEntry> {

@@ -29,15 +29,19 @@
 //! new ids, so a response is identified by time, model and tokens. The tables `account`,
 //! `control_account` and `credential` hold secrets, so the database is never copied.
 
+//!
+//! Each session is presented as a file: `opencode.db/SESSION`, and `opencode.db/SESSION/AGENT` for that
+//! of a sub-agent. So a command reads the rows of the sessions that it needs, and no others.
+
 mod decode;
 mod rows;
 
 use std::path::{Path, PathBuf};
 
-use crate::model::{Artifact, ArtifactKind, Framing};
+use crate::model::{AgentId, Artifact, ArtifactKind, EntryKey, Framing, SessionId};
 
 use super::opaque::OpaqueDecoder;
-use super::{Decoder, Env, Layout, LayoutChecks, LayoutSpec, Writer, path_parts};
+use super::{AGENT_SEPARATOR, Decoder, Env, Layout, LayoutChecks, LayoutSpec, Writer, path_parts};
 
 /// The layout of OpenCode.
 #[derive(Debug)]
@@ -71,23 +75,34 @@ impl Layout for OpenCode {
         names.contains(&DATABASE)
     }
 
-    fn may_hold_files(&self, _: &Path) -> bool {
-        false
+    fn may_hold_files(&self, path: &Path) -> bool {
+        path.starts_with(DATABASE)
     }
 
     fn classify(&self, path: &Path) -> Option<Artifact> {
-        match *path_parts(path)?.as_slice() {
-            [DATABASE] => Some(Artifact {
-                framing: Framing::Rows(&rows::FORMAT),
-                ..Artifact::new(ArtifactKind::SharedLog)
-            }),
-            _ => None,
-        }
+        let (session, agent) = match *path_parts(path)?.as_slice() {
+            [DATABASE] => {
+                return Some(Artifact {
+                    framing: Framing::Rows(&rows::FORMAT),
+                    ..Artifact::new(ArtifactKind::SharedLog)
+                });
+            }
+            [DATABASE, session] => (session, None),
+            [DATABASE, session, agent] => (session, Some(agent)),
+            _ => return None,
+        };
+        let agent = agent.map(AgentId::new).transpose().ok()?;
+        let session = SessionId::new(session).ok()?;
+        Some(session_artifact(Some(session), agent))
     }
 
     fn path_for(&self, artifact: &Artifact) -> PathBuf {
-        match artifact.kind {
-            ArtifactKind::SharedLog => DATABASE.into(),
+        let path = PathBuf::from(DATABASE);
+        let session = artifact.session.as_ref().map(|id| path.join(id.as_str()));
+        match (artifact.kind, session, &artifact.agent) {
+            (ArtifactKind::SharedLog, _, _) => path,
+            (ArtifactKind::SessionLog, Some(session), _) => session,
+            (ArtifactKind::AgentLog, Some(session), Some(agent)) => session.join(agent.as_str()),
             // The layout has no such files.
             _ => PathBuf::new(),
         }
@@ -110,6 +125,40 @@ impl Layout for OpenCode {
 
     fn checks(&self) -> &dyn LayoutChecks {
         self
+    }
+}
+
+/// Returns the artifact of the session with a name in the records. An id that cannot be one is
+/// replaced.
+fn artifact(name: &str) -> Artifact {
+    let parts = name.rsplit_once(AGENT_SEPARATOR);
+    let parts = parts.and_then(|(session, agent)| {
+        Some((SessionId::new(session).ok()?, AgentId::new(agent).ok()?))
+    });
+    match parts {
+        Some((session, agent)) => session_artifact(Some(session), Some(agent)),
+        None => {
+            let other = || {
+                SessionId::new(&format!(
+                    "session-{}",
+                    EntryKey::from_text(name).derived_uuid()
+                ))
+            };
+            session_artifact(SessionId::new(name).or_else(|_| other()).ok(), None)
+        }
+    }
+}
+
+fn session_artifact(session: Option<SessionId>, agent: Option<AgentId>) -> Artifact {
+    let kind = match agent {
+        Some(_) => ArtifactKind::AgentLog,
+        None => ArtifactKind::SessionLog,
+    };
+    Artifact {
+        session,
+        agent,
+        framing: Framing::Rows(&rows::FORMAT),
+        ..Artifact::new(kind)
     }
 }
 

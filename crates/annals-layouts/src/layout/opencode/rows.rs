@@ -1,9 +1,13 @@
 //! Queries that make one record of each session, and one of each message with its parts.
 //!
-//! A session comes before its messages, and the oldest session first. A record of a sub-agent names
-//! the session at the top and the sub-agent, `SESSION--agent-AGENT`, as in other shared logs. Values
-//! that are not valid JSON become strings.
+//! A session comes before its messages. A record of a sub-agent names the session at the top and the
+//! sub-agent, `SESSION--agent-AGENT`. Values that are not valid JSON become strings.
+//!
+//! The state of a session must not take a scan of its parts: they are nearly all of the database. A
+//! program that streams a reply changes the parts of the newest messages, sets their `time_updated`,
+//! and counts in `event_sequence` (from 1.18 on), so the parts of the last messages are looked at.
 
+use super::artifact;
 use crate::model::RowFormat;
 
 /// The name of a session in records: with the session at the top if it is that of a sub-agent. The
@@ -40,13 +44,35 @@ macro_rules! json {
 
 pub(super) static FORMAT: RowFormat = RowFormat {
     name: "opencode",
+    file: super::DATABASE,
     tables: &["session", "message", "part"],
+    counter_table: "event_sequence",
+    counter: "SELECT seq FROM event_sequence WHERE aggregate_id = ?1",
+    // A message may be without a row of its session. One step for each session, not for each message.
+    sessions: "WITH RECURSIVE owner(id) AS (\
+               SELECT min(session_id) FROM message UNION ALL \
+               SELECT (SELECT min(session_id) FROM message WHERE session_id > owner.id) FROM owner WHERE owner.id IS NOT NULL) \
+               SELECT CAST(id AS TEXT) FROM session UNION SELECT CAST(id AS TEXT) FROM owner WHERE id IS NOT NULL",
+    state: concat!(
+        "WITH newest AS (SELECT id, time_created, time_updated FROM message WHERE session_id = ?1",
+        " ORDER BY time_created DESC, id DESC LIMIT 4),",
+        " last AS (SELECT p.id, p.time_updated FROM newest CROSS JOIN part p WHERE p.message_id = newest.id),",
+        " all_of AS (SELECT count(*) AS count, max(rowid) AS row FROM message WHERE session_id = ?1)",
+        " SELECT coalesce(",
+        name!("?1"),
+        ", ?1), all_of.count, max(coalesce(s.time_updated, 0),",
+        " coalesce((SELECT max(time_updated) FROM newest), 0), coalesce((SELECT max(time_updated) FROM last), 0)),",
+        " all_of.row, (SELECT sum(time_updated) FROM newest), (SELECT sum(time_updated) FROM last),",
+        " (SELECT count(*) FROM last), (SELECT max(id) FROM last), (SELECT id FROM newest LIMIT 1),",
+        " s.rowid, s.time_created, s.time_updated, s.parent_id, s.directory, s.title, s.version, s.agent",
+        " FROM all_of LEFT JOIN session s ON s.id = ?1 WHERE s.id IS NOT NULL OR all_of.count > 0"
+    ),
+    artifact,
     keys: "SELECT kind, row FROM (\
-           SELECT 0 AS kind, rowid AS row, time_created AS started, id AS session, 0 AS time, '' AS id FROM session \
+           SELECT 0 AS kind, rowid AS row, 0 AS time, '' AS id FROM session WHERE id = ?1 \
            UNION ALL \
-           SELECT 1, m.rowid, s.time_created, m.session_id, m.time_created, m.id \
-           FROM message m LEFT JOIN session s ON s.id = m.session_id) \
-           ORDER BY started, session, kind, time, id",
+           SELECT 1, rowid, time_created, id FROM message WHERE session_id = ?1) \
+           ORDER BY kind, time, id",
     records: &[
         concat!(
             "SELECT json_object('type', 'session', 'session', ",

@@ -55,6 +55,7 @@ fn facts() -> SessionSummary {
         messages: 129,
         conversations: 2,
         agents: 1,
+        row_bytes: 0,
         agent_names: [text("a1"), text("Explore")].into(),
         agent_kinds: [(text("a1"), text("Explore"))].into(),
         flaw_kinds: [(FlawKind::TornTail, 1), (FlawKind::BadHeader, 70_000)].into(),

@@ -7,19 +7,35 @@ use std::path::Path;
 use annals_jsonl::{FileId, ReadAt};
 use annals_layouts::model::RowFormat;
 
-/// The records of a database; none can be opened.
+/// The connections to a database; there are none.
+#[derive(Debug, Default)]
+pub(super) struct Connections;
+
+/// The records of a session in a database; none can be opened.
 #[derive(Debug)]
-pub(crate) enum RowSource {}
+pub(super) enum RowSource {}
 
-impl RowSource {
-    pub(super) fn open(_: &Path, _: &'static RowFormat) -> io::Result<Self> {
-        let text = "it is a database, and annals was built without the feature `databases`";
-        Err(io::Error::new(io::ErrorKind::Unsupported, text))
+impl Connections {
+    pub(super) fn sessions(
+        &self,
+        _: &Path,
+        _: &'static RowFormat,
+    ) -> io::Result<Vec<(String, FileId)>> {
+        Err(unsupported())
     }
 
-    pub(super) fn is_current(&self) -> bool {
-        match *self {}
+    pub(super) fn state(&self, _: &Path, _: &'static RowFormat) -> io::Result<Option<FileId>> {
+        Err(unsupported())
     }
+
+    pub(super) fn open(&self, _: &Path, _: &'static RowFormat) -> io::Result<RowSource> {
+        Err(unsupported())
+    }
+}
+
+fn unsupported() -> io::Error {
+    let text = "it is a database, and annals was built without the feature `databases`";
+    io::Error::new(io::ErrorKind::Unsupported, text)
 }
 
 impl ReadAt for RowSource {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::store::inventory::{Inventory, RootFile};
-use crate::store::{Root, log_reader, record_source};
+use crate::store::{Root, log_reader};
 use annals_jsonl::FileId;
 use annals_layouts::model::{AgentId, ArtifactKind, SessionId};
 
@@ -70,7 +70,7 @@ fn candidates(root: &Root, log: &Path, name: &SessionId) -> Result<Vec<RootFile>
         let metadata = root.failures.metadata(&path);
         let metadata = metadata.filter(std::fs::Metadata::is_file);
         if let Some((artifact, metadata)) = artifact.zip(metadata) {
-            let id = record_source::identity(&path, &artifact, FileId::from(&metadata));
+            let id = FileId::from(&metadata);
             let file = RootFile::new(path, artifact, id);
             if file.may_have_entry(root, name.as_str())? {
                 found.push(file);

@@ -38,9 +38,8 @@ impl OwnLog {
     pub(crate) fn files(self, root: &Root) -> Vec<RootFile> {
         let directory = self.path.with_extension("");
         let mut files = Vec::new();
-        let found = root.failures.metadata(&self.path);
-        if let Some(found) = found.filter(std::fs::Metadata::is_file) {
-            let id = record_source::identity(&self.path, &self.artifact, FileId::from(&found));
+        let found = record_source::stat(&self.path, self.artifact.framing);
+        if let Some(id) = root.failures.ok_io(&self.path, found) {
             files.push(RootFile::new(self.path, self.artifact, id));
         }
         let found = root.failures.metadata(&directory);

@@ -13,7 +13,7 @@ use annals::search::{Dialect, Query};
 use annals::store::{Inventory, SessionFiles};
 
 use super::*;
-use crate::support::{Copy, case};
+use crate::support::{Copy, case, disk_path};
 
 /// An operation that reads sessions; returns its errors.
 type Verb = fn(&Store, &Inventory) -> Vec<String>;
@@ -100,7 +100,7 @@ fn every_operation_reports_an_unreadable_log() {
         let logs = logs.flat_map(annals::store::RootFile::volumes);
         // An empty log has nothing to report.
         let logs = logs.filter(|log| log.id.len > 0);
-        let logs: BTreeSet<PathBuf> = logs.map(|log| log.path.clone()).collect();
+        let logs: BTreeSet<PathBuf> = logs.map(|log| disk_path(&log.path).to_owned()).collect();
         for log in &logs {
             for (name, verb) in VERBS {
                 // Sessions report to the store of their inventory.

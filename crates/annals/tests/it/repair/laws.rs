@@ -31,7 +31,7 @@ static LOGS: LazyLock<Vec<Log>> = LazyLock::new(|| {
             logs.push(Log {
                 layout: case.layout,
                 name: format!("{}/{}", case.layout.name(), case.name),
-                bytes: std::fs::read(&file.path).unwrap(),
+                bytes: std::fs::read(crate::support::disk_path(&file.path)).unwrap(),
                 artifact: file.artifact,
             });
         }

@@ -37,7 +37,9 @@ fn patch_log_reports_a_message_again_only_if_it_changes() {
         "{\"$set\":{\"lastUpdated\":\"2030-01-01T00:00:00.000Z\"}}\n",
     );
     append(&log, &said("one", ",\"toolCalls\":[]"));
-    assert_eq!(text(&feed.fresh().entry), "one");
+    let later = feed.fresh();
+    assert_eq!(text(&later.entry), "one");
+    assert!(later.updated && !fresh.updated);
     append(&log, &said("two", ""));
     assert_eq!(feed.texts(1), ["two"]);
 }
@@ -122,4 +124,10 @@ fn rows_written_to_the_wal_are_reported() {
     add("msg_y", "two");
     program.execute_batch("COMMIT").unwrap();
     assert_eq!(feed.texts(1), ["two"]);
+    // A reply that is streamed: its row is updated.
+    let stream = "UPDATE part SET data = json_object('type', 'text', 'text', 'two, and more'), time_updated = time_updated + 1 WHERE id = 'prt_msg_y'";
+    program.execute_batch(stream).unwrap();
+    let later = feed.fresh();
+    assert_eq!(text(&later.entry), "two, and more");
+    assert!(later.updated);
 }
