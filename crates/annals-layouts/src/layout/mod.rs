@@ -21,6 +21,7 @@ mod append_state;
 pub mod chorus;
 mod claude_code;
 mod clog;
+mod codex;
 mod content;
 mod entry_outline;
 mod extension;
@@ -50,6 +51,7 @@ pub use append_state::{AppendState, in_tree};
 pub use chorus::Chorus;
 pub use claude_code::ClaudeCode;
 pub use clog::Clog;
+pub use codex::Codex;
 pub use content::{
     MAX_TITLE_CHARS, UNNAMED_CALL_PREFIX, raw_blocks, title_prefix, unnamed_call_id,
 };
@@ -75,6 +77,7 @@ pub static LAYOUTS: &[&dyn Layout] = &[
     &Orchestrator,
     &Gemini,
     &OpenCode,
+    &Codex,
 ];
 
 /// Name of the file that records what a session or root was converted from.
