@@ -80,6 +80,7 @@ fn default_roots_of_read_only_layouts_are_found() {
     assert_eq!(run.json()["sessions"][0]["id"], "ses_top");
     for (layout, fixture, name) in [
         ("codex", "0.80-s01-qa", "CODEX_HOME"),
+        ("pi", "0.73-s01-qa", "PI_CODING_AGENT_DIR"),
     ] {
         let stage = Stage::with_fixture_of(layout, fixture);
         let mut command = stage.command();
@@ -97,6 +98,7 @@ fn every_verb_that_writes_is_refused() {
         ("gemini", "patches-rewind", "dd11a24e"),
         ("opencode", "made-sub-agent", "ses_top"),
         ("codex", "0.80-s01-qa", "01a1e48b"),
+        ("pi", "0.73-s01-qa", "01a1e48f"),
     ] {
         let stage = Stage::with_fixture_of(layout, fixture);
         for args in [

@@ -31,6 +31,7 @@ mod member_type;
 mod opaque;
 mod opencode;
 mod orchestrator;
+mod pi;
 mod record;
 mod repair;
 mod reply;
@@ -58,6 +59,7 @@ pub use content::{
 pub use gemini::Gemini;
 pub use opencode::OpenCode;
 pub use orchestrator::Orchestrator;
+pub use pi::Pi;
 pub use record::Record;
 pub use repair::{PartialLinks, RepairRules};
 pub use reply::OpenReply;
@@ -78,6 +80,7 @@ pub static LAYOUTS: &[&dyn Layout] = &[
     &Gemini,
     &OpenCode,
     &Codex,
+    &Pi,
 ];
 
 /// Name of the file that records what a session or root was converted from.
