@@ -44,6 +44,18 @@ fn opencode_sessions_are_shown() {
     );
 }
 
+/// A compressed rollout is not read, which must not go unnoticed.
+#[test]
+fn check_reports_a_compressed_rollout() {
+    let stage = Stage::with_fixture_of("codex", "0.80-s01-qa").without_notes();
+    let day = stage.root.join("sessions/2026/11/16");
+    let log = std::fs::read_dir(&day).unwrap().next().unwrap().unwrap();
+    std::fs::rename(log.path(), log.path().with_extension("jsonl.zst")).unwrap();
+    let run = stage.annals(&["check"]);
+    assert!(run.out.contains(".jsonl.zst"), "{run}");
+    assert!(run.out.contains("unknown"), "{run}");
+}
+
 #[test]
 fn default_roots_of_read_only_layouts_are_found() {
     let stage = Stage::with_fixture_of("gemini", "patches-tools");
@@ -66,6 +78,18 @@ fn default_roots_of_read_only_layouts_are_found() {
         .args(["sessions", "--json"]);
     let run = stage.run_of(&command.output().unwrap());
     assert_eq!(run.json()["sessions"][0]["id"], "ses_top");
+    for (layout, fixture, name) in [
+        ("codex", "0.80-s01-qa", "CODEX_HOME"),
+        ("pi", "0.73-s01-qa", "PI_CODING_AGENT_DIR"),
+    ] {
+        let stage = Stage::with_fixture_of(layout, fixture);
+        let mut command = stage.command();
+        let elsewhere = stage.root.with_extension("moved");
+        std::fs::rename(&stage.root, &elsewhere).unwrap();
+        command.env(name, &elsewhere).args(["sessions", "--json"]);
+        let run = stage.run_of(&command.output().unwrap());
+        assert_eq!(run.json()["sessions"][0]["layout"], layout);
+    }
 }
 
 #[test]
@@ -73,6 +97,8 @@ fn every_verb_that_writes_is_refused() {
     for (layout, fixture, session) in [
         ("gemini", "patches-rewind", "dd11a24e"),
         ("opencode", "made-sub-agent", "ses_top"),
+        ("codex", "0.80-s01-qa", "01a1e48b"),
+        ("pi", "0.73-s01-qa", "01a1e48f"),
     ] {
         let stage = Stage::with_fixture_of(layout, fixture);
         for args in [

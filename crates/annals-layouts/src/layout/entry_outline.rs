@@ -39,6 +39,7 @@ pub(crate) fn outline(entry: &Entry, recorded: Option<Money>) -> Outline {
             outline.link = parent.map_or(Link::None, Link::Continues);
         }
         Body::Title { text, source } => facts.push(Fact::Title(title_prefix(text), *source)),
+        Body::Tag { text } => facts.push(Fact::Tag(title_prefix(text))),
         Body::Agent {
             kind, description, ..
         } => facts.push(Fact::Purpose(Box::new(crate::model::Purpose {

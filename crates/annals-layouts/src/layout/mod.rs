@@ -21,6 +21,7 @@ mod append_state;
 pub mod chorus;
 mod claude_code;
 mod clog;
+mod codex;
 mod content;
 mod entry_outline;
 mod extension;
@@ -30,6 +31,7 @@ mod member_type;
 mod opaque;
 mod opencode;
 mod orchestrator;
+mod pi;
 mod record;
 mod repair;
 mod reply;
@@ -50,12 +52,14 @@ pub use append_state::{AppendState, in_tree};
 pub use chorus::Chorus;
 pub use claude_code::ClaudeCode;
 pub use clog::Clog;
+pub use codex::Codex;
 pub use content::{
     MAX_TITLE_CHARS, UNNAMED_CALL_PREFIX, raw_blocks, title_prefix, unnamed_call_id,
 };
 pub use gemini::Gemini;
 pub use opencode::OpenCode;
 pub use orchestrator::Orchestrator;
+pub use pi::Pi;
 pub use record::Record;
 pub use repair::{PartialLinks, RepairRules};
 pub use reply::OpenReply;
@@ -75,6 +79,8 @@ pub static LAYOUTS: &[&dyn Layout] = &[
     &Orchestrator,
     &Gemini,
     &OpenCode,
+    &Codex,
+    &Pi,
 ];
 
 /// Name of the file that records what a session or root was converted from.

@@ -31,7 +31,7 @@ pub use id::ResponseResolver;
 pub use id::{AgentId, EntryId, EntryKey, ResponseKey, SessionId};
 pub use key_map::{KeyMap, KeySet};
 pub use money::Money;
-pub use outline::{Delegation, Fact, Link, Outline, OutlineKind, Purpose, Reply};
+pub use outline::{Delegation, Fact, HistoryBase, Link, Outline, OutlineKind, Purpose, Reply};
 pub use project::Project;
 pub use todo::{Todo, TodoStatus};
 pub use tool::is_part_of_edits;

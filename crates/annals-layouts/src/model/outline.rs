@@ -141,6 +141,10 @@ pub enum Fact {
     Tag(Box<str>),
     /// The entry from which the agent program will resume.
     Resume(EntryKey),
+    /// The agent program resumes at exactly this entry if the log ends with it.
+    ResumesHere,
+    /// The log continues another one.
+    HistoryBase(Box<HistoryBase>),
     /// A sub-agent did the work of these calls.
     Spawned(AgentId),
     /// A call passes this prompt to a sub-agent.
@@ -181,6 +185,15 @@ pub enum Fact {
     NewerType,
     /// A person's note.
     Note(Box<str>),
+}
+
+/// The beginning of another session's log, which a fork by reference continues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryBase {
+    /// The other session.
+    pub session: Box<str>,
+    /// Length of the beginning in bytes.
+    pub end: u64,
 }
 
 /// A call that delegates work to a sub-agent.

@@ -253,7 +253,7 @@ fn conversations(turns: &Turns) -> Vec<Conversation> {
 /// (tools/verify/README.md).
 ///
 /// The search starts at the last prompt or reply in file order and takes the newest of it and its
-/// descendants. If the log names a leaf and that entry does not descend from it, the named leaf is
+/// descendants; in layouts whose program resumes at the end of the log, the last entry is marked so. If the log names a leaf and that entry does not descend from it, the named leaf is
 /// returned. Sidechains count only if there is nothing else.
 fn resume_entry(outlines: &[Outline], scope: Scope, links: &link::ParentLinks) -> Option<usize> {
     let outline = |at: usize| outlines.get(at);
@@ -267,11 +267,16 @@ fn resume_entry(outlines: &[Outline], scope: Scope, links: &link::ParentLinks) -
     };
     let has_content =
         |at: usize| outline(at).is_some_and(|outline| outline.kind != OutlineKind::Other);
+    let is_marked =
+        |at: usize| outline(at).is_some_and(|outline| outline.facts.contains(&Fact::ResumesHere));
     let start = links
-        .last_in_file(|at| main(at) && is_message(at))
+        .last_in_file(|at| main(at) && (is_message(at) || is_marked(at)))
         .or_else(|| links.last_in_file(|at| main(at) && has_content(at)))
         .or_else(|| links.last_in_file(has_content))
         .or_else(|| links.last_in_file(|_| true))?;
+    if is_marked(start) {
+        return Some(start);
+    }
     let time = |at: usize| outline(at).and_then(|outline| outline.time);
     let mut newest = start;
     let below = links.descendants(outlines, start);

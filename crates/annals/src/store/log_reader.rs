@@ -110,11 +110,16 @@ pub(crate) fn outline_with(
         let number = u16::try_from(number).unwrap_or(u16::MAX);
         let mut decoder = root.decoder(volume);
         let (found, flaws) = (sink.items.len(), sink.flaws.len());
+        let copied = volume.slice.as_ref().is_some_and(|slice| slice.copied);
         let mut counted = VolumeScan::default();
         each_record(root, volume, |record| {
             counted.bytes += record.span.len;
             let before = sink.items.len();
             let valid = outline_one(decoder.as_mut(), record, &mut sink);
+            let fresh = sink.items.iter_mut().skip(before).filter(|_| copied);
+            for reply in fresh.filter_map(|outline| outline.reply.as_mut()) {
+                reply.copied = true;
+            }
             if !record.is_blank() {
                 counted.lines += 1;
                 counted.valid += u64::from(valid);

@@ -5,8 +5,12 @@
 //! volume if the file continues in the middle of a turn.
 //!
 //! Because of this rule, the end of a file is enough to determine the session of its last records.
+//!
+//! A fork by reference has only its own records: the beginning of its parent's log is added as an
+//! earlier volume (`history`).
 
 mod agents;
+mod history;
 mod slice_cache;
 
 use std::collections::HashMap;
@@ -18,7 +22,7 @@ use jiff::Timestamp;
 
 use crate::error::Error;
 use annals_layouts::layout::{AGENT_SEPARATOR, Decoded, Decoder, Record};
-use annals_layouts::model::{AgentId, Fact, Outline, OutlineKind, SessionId, Span};
+use annals_layouts::model::{AgentId, Fact, HistoryBase, Outline, OutlineKind, SessionId, Span};
 
 use super::content_cache::ContentCache;
 use super::inventory::RootFile;
@@ -42,6 +46,8 @@ pub struct SessionSlice {
     pub(crate) lines: u64,
     /// Whether records before the first named session belong to this session.
     pub(crate) owns_start: bool,
+    /// Whether another session has these records too, and is charged for them.
+    pub(crate) copied: bool,
 }
 
 /// Adjacent lines of one session.
@@ -62,6 +68,7 @@ impl SessionSlice {
             known_end: 0,
             lines: 0,
             owns_start: false,
+            copied: false,
         }
     }
 
@@ -170,6 +177,7 @@ pub(super) fn split_by_session(
     troubles: &mut Vec<Error>,
 ) -> Vec<(SessionId, RootFile)> {
     let mut found = Vec::new();
+    let mut bases = HashMap::new();
     let mut before: Option<(Option<String>, VolumeEnd)> = None;
     for file in files {
         let folder = file.artifact.folder.clone();
@@ -177,13 +185,17 @@ pub(super) fn split_by_session(
         let last = last.as_ref().map(|(_, ending)| ending);
         match slice_cache::read(root, &file, last, cache) {
             Err(error) => troubles.push(error),
-            Ok(shares) => {
+            Ok(mut shares) => {
                 before = shares.volume_end().map(|ending| (folder, ending));
+                bases.extend(std::mem::take(&mut shares.bases));
                 found.extend(shares.files(&file));
             }
         }
     }
-    found
+    match bases.is_empty() {
+        true => found,
+        false => history::add_bases(found, &bases, troubles),
+    }
 }
 
 /// Last session and newest time of a volume.
@@ -198,6 +210,8 @@ struct SessionSlices {
     sessions: Vec<(SessionId, Vec<LineRange>)>,
     places: HashMap<SessionId, usize>,
     current: usize,
+    /// What the sessions of the log continue.
+    bases: Vec<(SessionId, HistoryBase)>,
     time: Option<Timestamp>,
     len: u64,
     lines: u64,
@@ -218,6 +232,7 @@ impl SessionSlices {
             sessions: Vec::new(),
             places: HashMap::new(),
             current: 0,
+            bases: Vec::new(),
             time: None,
             len: 0,
             lines: 0,
@@ -261,6 +276,14 @@ impl SessionSlices {
             shares.terminated = record.terminated;
             for outline in sink.items.drain(..) {
                 shares.time = shares.time.max(outline.time);
+                let base = outline.facts.into_iter().find_map(|fact| match fact {
+                    Fact::HistoryBase(base) => Some(*base),
+                    _ => None,
+                });
+                let session = shares.sessions.get(shares.current);
+                shares
+                    .bases
+                    .extend(session.map(|(id, _)| id.clone()).zip(base));
             }
             sink.flaws.clear();
             Ok(true)
@@ -315,6 +338,7 @@ impl SessionSlices {
                 known_end: len,
                 lines,
                 owns_start: false,
+                copied: false,
             }));
             (session, part)
         })

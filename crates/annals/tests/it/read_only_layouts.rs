@@ -1,12 +1,12 @@
-//! Layouts that are read but not written: Gemini CLI and OpenCode.
+//! Layouts that are read but not written: Gemini CLI, OpenCode, Codex and pi.
 
 use annals::layout::{LAYOUTS, NewSession};
-use annals::model::{Body, SessionId};
+use annals::model::{Block, Body, Role, SessionId, Usage};
 use annals::search::{Dialect, Query};
 use annals::store::{Root, Session, Store};
 use rusqlite::Connection;
 
-use crate::support::{Copy, QUICK, case, cases, picture};
+use crate::support::{Case, Copy, QUICK, case, cases, fixtures, picture};
 
 /// Returns the texts of the hits of a query, without the index and with it, which must agree.
 fn hits(copy: &Copy, query: &str) -> Vec<String> {
@@ -164,6 +164,187 @@ fn each_gemini_response_is_charged_once() {
     }
 }
 
+/// Returns the number of responses of a fixture and their tokens: input, cached input, output.
+fn charged(layout: &str, name: &str) -> [u64; 4] {
+    let is_it = |case: &Case| case.layout.name() == layout && case.name == name;
+    let case = cases().into_iter().find(is_it).unwrap();
+    let charges = Store::new(vec![case.root()])
+        .costs()
+        .ledger(&|_, _| {})
+        .0
+        .charges;
+    let sum = |count: fn(&Usage) -> u64| charges.iter().map(|it| count(&it.usage)).sum();
+    [
+        charges.len() as u64,
+        sum(|usage| usage.input),
+        sum(|usage| usage.cache_read),
+        sum(|usage| usage.output),
+    ]
+}
+
+/// The expected sums were added up by hand from the files. Forks repeat responses and sums of their
+/// parents, resumes repeat sums, and a compaction is a response without a message.
+#[test]
+fn each_codex_response_is_charged_once() {
+    for (name, expected) in [
+        ("0.80-s01-qa", [3, 6675, 20022, 19]),
+        ("0.80-s06-interrupt", [2, 4450, 13347, 17]),
+        ("0.80-s09-unicode", [2, 4463, 13385, 47]),
+        ("0.166-s02-tools", [4, 10159, 30471, 127]),
+        ("0.166-s03-fork", [4, 9968, 29898, 25]),
+        ("0.166-s05-compact", [5, 10390, 31161, 53]),
+        ("0.166-s08-errors", [1, 2466, 7397, 6]),
+        ("0.166-s12-tui", [4, 10701, 32094, 40]),
+        // One response of the parent is in both rollouts.
+        (
+            "made-copied-fork",
+            [3, 80 + 10 + 20, 20 + 100 + 110, 5 + 4 + 3],
+        ),
+        ("made-sub-agent", [3, 60 + 20 + 20, 40 + 100, 6 + 4 + 3]),
+        (
+            "made-rollback",
+            [
+                5,
+                80 + 10 + 80 + 10 + 40,
+                20 + 100 + 20 + 100 + 80,
+                5 + 4 + 5 + 4 + 3,
+            ],
+        ),
+    ] {
+        assert_eq!(charged("codex", name), expected, "{name}");
+    }
+}
+
+/// A fork copies entries with their ids, and a compaction is a response without a message.
+#[test]
+fn each_pi_response_is_charged_once() {
+    for (name, expected) in [
+        ("0.73-s01-qa", [3, 4369, 0, 19]),
+        ("0.73-s06-interrupt", [7, 11018, 0, 126]),
+        ("0.87-s02-tools", [4, 6559, 0, 107]),
+        ("0.87-s03-tree", [5, 7628, 0, 31]),
+        ("0.87-s05-compact", [10, 15729, 0, 162]),
+        ("0.87-s11-forkcli", [5, 7585, 0, 31]),
+    ] {
+        assert_eq!(charged("pi", name), expected, "{name}");
+    }
+}
+
+#[test]
+fn fork_by_reference_continues_its_parent() {
+    let case = case("0.166-s03-fork");
+    let fork = case.session("01a1e488-cca5");
+    let prompts = |session: &Session| -> Vec<String> {
+        let (_, scan, _) = session.main_log().unwrap();
+        let prompts = scan.outlines.iter().filter_map(|it| it.prompt());
+        prompts.map(str::to_owned).collect()
+    };
+    let asked = [
+        "What is the capital of France?",
+        "And of Spain?",
+        "A third question",
+    ];
+    assert_eq!(prompts(&fork), asked);
+    let tree = fork.tree().unwrap();
+    assert_eq!(tree.conversations.len(), 1);
+    assert_eq!(tree.flaws, []);
+    // The parent is charged for its part.
+    let store = Store::new(vec![case.root()]);
+    let inventory = store.inventory();
+    let rows = store.sessions(&inventory).read(&|_, _| {}).into_iter();
+    let mut counts: Vec<(String, usize)> = rows
+        .map(|row| row.unwrap())
+        .map(|row| (row.id.to_string(), row.charges.len()))
+        .collect();
+    counts.sort();
+    let counts: Vec<usize> = counts.into_iter().map(|(_, count)| count).collect();
+    assert_eq!(counts, [3, 1]);
+    let parent = case.session("01a1e488-9f87");
+    let asked = [
+        "What is the capital of France?",
+        "And of Spain?",
+        "Hello again on the parent",
+    ];
+    assert_eq!(prompts(&parent), asked);
+}
+
+/// Returns the texts that a session would be resumed with, as in the recordings: `role kind: text`.
+fn resumed(session: &Session) -> Vec<String> {
+    let path = session.tree().unwrap().resumed_path().unwrap_or_default();
+    let mut texts = Vec::new();
+    let mut add = |role: &str, kind: &str, text: &str| {
+        let text: String = text.chars().take(80).collect();
+        texts.push(format!("{role} {kind}: {text}"));
+    };
+    let visit = |entry: annals::model::Entry| {
+        if let Body::Message(message) = &entry.body {
+            let role = message.role.as_str();
+            let is_sent = message.role == Role::Assistant || message.human;
+            for block in message.blocks.iter().filter(|_| is_sent) {
+                match block {
+                    Block::Text(text) => add(role, "text", text),
+                    Block::Thinking { text, .. } => add(role, "think", text),
+                    Block::ToolUse { name, input, .. } => {
+                        add(role, "call", &format!("{name} {input}"))
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(true)
+    };
+    session.each_entry_of_log(0, &path, visit).unwrap();
+    texts
+}
+
+/// The messages that the real programs sent when they resumed stores with one peculiarity each.
+#[test]
+fn resumed_messages_match_the_real_programs() {
+    let recorded = std::fs::read(fixtures().join("agent-leaves.json")).unwrap();
+    let recorded: serde_json::Value = serde_json::from_slice(&recorded).unwrap();
+    let mut compared = 0;
+    for (layout, cases) in recorded.as_object().unwrap() {
+        for (name, case) in cases.as_object().unwrap() {
+            let dir = tempfile::tempdir().unwrap();
+            for (path, text) in case["files"].as_object().unwrap() {
+                let path = dir.path().join(path);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, text.as_str().unwrap()).unwrap();
+            }
+            let root = Root::new(layout, dir.path()).unwrap();
+            let mut sessions = Store::new(vec![root]).inventory().sessions;
+            if let Some(id) = case["session"].as_str().filter(|_| sessions.len() > 1) {
+                sessions.retain(|files| files.id.as_str() == id);
+            }
+            assert_eq!(sessions.len(), 1, "{layout} {name}");
+            let session = Session::read(sessions.remove(0)).unwrap();
+            let found = resumed(&session);
+            if case["outcome"] != "reconstructed" {
+                continue;
+            }
+            compared += 1;
+            // Results of calls, summaries, and results that a program makes up are not compared; a
+            // compaction hides what is before it.
+            let sent = case["messages"].as_array().unwrap().iter();
+            let sent = sent.map(|text| text.as_str().unwrap().replace("\": \"", "\":\""));
+            let made_up = |text: &String| {
+                text.starts_with("tool result")
+                    || text.starts_with("user text: The conversation history before")
+                    || text == "user text: SUM"
+            };
+            let sent: Vec<String> = sent.filter(|text| !made_up(text)).collect();
+            match name.starts_with("compact") {
+                true => assert!(
+                    found.ends_with(&sent) || sent.len() == 2,
+                    "{name}: {found:?}"
+                ),
+                false => assert_eq!(found, sent, "{layout} {name}"),
+            }
+        }
+    }
+    assert!(compared > 30, "{compared}");
+}
+
 #[test]
 fn copied_messages_of_an_opencode_fork_are_charged_to_their_first_session() {
     let store = Store::new(vec![case("1.18-s03-fork").root()]);
@@ -191,6 +372,7 @@ fn sub_agents_belong_to_the_session_that_started_them() {
     for (name, agent) in [
         ("gemini", "a9a9a9a9-0000-4000-8000-000000000002"),
         ("opencode", "ses_child"),
+        ("codex", "01a1e487-0000-7000-8000-000000000002"),
     ] {
         let case = cases()
             .into_iter()

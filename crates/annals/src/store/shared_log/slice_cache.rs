@@ -12,7 +12,7 @@ use crate::store::content_cache::ContentCache;
 use crate::store::inventory::RootFile;
 use crate::store::is_stable;
 use annals_jsonl::{FileId, FileIdParts};
-use annals_layouts::model::SessionId;
+use annals_layouts::model::{HistoryBase, SessionId};
 
 use super::{LineRange, SessionSlices, VolumeEnd};
 
@@ -31,6 +31,8 @@ struct CachedSlices {
     time: Option<Timestamp>,
     len: u64,
     lines: u64,
+    /// Sessions with the session and the number of bytes that they continue.
+    bases: Vec<(String, String, u64)>,
 }
 
 /// Returns the slices of a log. Reads only what was appended since they were cached.
@@ -87,6 +89,11 @@ impl CachedSlices {
             time: slices.time,
             len: slices.len,
             lines: slices.lines,
+            bases: slices
+                .bases
+                .iter()
+                .map(|(id, base)| (id.to_string(), base.session.to_string(), base.end))
+                .collect(),
         }
     }
 
@@ -102,9 +109,17 @@ impl CachedSlices {
             places.insert(name.clone(), sessions.len());
             sessions.push((name, stretches.collect()));
         }
+        let base = |(id, session, end): &(String, String, u64)| {
+            let base = HistoryBase {
+                session: session.as_str().into(),
+                end: *end,
+            };
+            Some((SessionId::new(id).ok()?, base))
+        };
         Some(SessionSlices {
             sessions,
             places,
+            bases: self.bases.iter().filter_map(base).collect(),
             current: usize::try_from(self.current).ok()?,
             time: self.time,
             len: self.len,
