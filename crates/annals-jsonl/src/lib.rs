@@ -48,7 +48,7 @@ pub use move_file::{have_same_content, rename_dir};
 pub use open::Create;
 pub use open::is_remote;
 pub use open_files::{OpenFileHolder, ensure_not_open};
-pub use presence::{exists, is_absence, metadata_if_exists};
+pub use presence::{exists, is_absence, is_dir, metadata_if_exists};
 pub use read_at::{OpenLog, RangeReader, ReadAt};
 pub use read_at::{open_to_read, read_document};
 pub use remove::{Removal, put_back_file, put_back_removed};

@@ -24,6 +24,15 @@ pub fn exists(path: &Path) -> Result<bool> {
     Ok(metadata_if_exists(path)?.is_some())
 }
 
+/// Whether a path is a directory or a link to one.
+pub fn is_dir(path: &Path) -> Result<bool> {
+    match path.metadata() {
+        Ok(metadata) => Ok(metadata.is_dir()),
+        Err(error) if is_absence(&error) => Ok(false),
+        Err(error) => Err(Error::io("stat", path, error)),
+    }
+}
+
 /// Whether the error means that the file does not exist.
 pub fn is_absence(error: &io::Error) -> bool {
     matches!(
@@ -51,9 +60,18 @@ mod tests {
         for absent in ["none", "none/deeper", "file/below"] {
             assert!(!exists(&at(absent)).unwrap(), "{absent}");
         }
+        assert!(is_dir(dir.path()).unwrap());
+        assert!(is_dir(&at("loop")).is_err());
+        assert!(
+            ["file", "link", "none"]
+                .iter()
+                .all(|name| !is_dir(&at(name)).unwrap())
+        );
         let long = "x".repeat(300);
         for unknown in ["loop/below", &long] {
             let error = exists(&at(unknown)).unwrap_err();
+            assert!(matches!(error, Error::Io { .. }), "{unknown}: {error}");
+            let error = is_dir(&at(unknown)).unwrap_err();
             assert!(matches!(error, Error::Io { .. }), "{unknown}: {error}");
         }
     }

@@ -111,6 +111,7 @@ fn measure_forms(
     show: bool,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let mut counts: BTreeMap<&str, Count> = BTreeMap::new();
+    let mut rules: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for sample in samples {
         let mut redactor = Redactor::new()?;
         let masked = match sample.json {
@@ -120,6 +121,8 @@ fn measure_forms(
         let count = counts.entry(sample.form).or_default();
         count.samples += 1;
         count.masked += usize::from(!sample.leaks(&masked));
+        let found = redactor.masked().secrets.keys().map(ToString::to_string);
+        rules.entry(sample.form).or_default().extend(found);
     }
     let samples: usize = counts.values().map(|count| count.samples).sum();
     let masked: usize = counts.values().map(|count| count.masked).sum();
@@ -133,7 +136,14 @@ fn measure_forms(
         counts.len()
     );
     for (form, count) in counts.iter().filter(|_| show) {
-        println!("{form}: {} of {}", count.masked, count.samples);
+        let rules = rules.get(form).into_iter().flatten();
+        let rules: Vec<&str> = rules.map(String::as_str).collect();
+        println!(
+            "{form}: {} of {}, {}",
+            count.masked,
+            count.samples,
+            rules.join(", ")
+        );
     }
     Ok(())
 }

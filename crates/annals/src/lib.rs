@@ -181,7 +181,8 @@ pub mod jsonl {
         AppendOptions, Appended, Create, Cursor, Digest, Durability, Error, FileId, Line,
         LineEnding, Log, MAX_LINE, OVERSIZE_HEAD, OpenFileHolder, OpenLog, RangeReader, ReadAt,
         Scanner, TailLine, TailReader, clear_temp, create_new, create_with, ensure_dir,
-        ensure_not_open, move_file, read_span, replace, rewrite, with_document_lock,
+        ensure_not_open, exists, is_dir, move_file, read_span, replace, rewrite,
+        with_document_lock,
     };
 }
 

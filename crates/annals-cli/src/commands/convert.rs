@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use annals::convert::{self, ConvertOptions, ConvertPlan, ConvertReport, ConvertSelection};
+use annals::jsonl;
 use annals::store::{Root, Session};
 use anyhow::{Result, bail};
 use clap::Args;
@@ -227,7 +228,7 @@ fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<ConvertSel
     let named = what
         .split_once(':')
         .is_some_and(|(name, _)| annals::layout::by_name(name).is_some());
-    if named || Path::new(what).is_dir() {
+    if named || jsonl::is_dir(Path::new(what))? {
         let mut roots = Root::parse(what)?;
         roots.retain(|root| roots_differ(root, &args.to));
         let mut root = match roots.len() {
@@ -242,7 +243,7 @@ fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<ConvertSel
             }
         };
         let path = std::path::absolute(&root.path)?;
-        if !path.is_dir() {
+        if !jsonl::is_dir(&path)? {
             bail!("{} is not a directory", path.display());
         }
         root.path = path;

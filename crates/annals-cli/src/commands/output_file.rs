@@ -40,16 +40,15 @@ pub(super) fn refuse_roots(path: &Path, context: &Context) -> Result<()> {
 
 /// Refuses existing files unless `force` is set.
 pub(super) fn refuse_existing(paths: &[PathBuf], force: bool) -> Result<()> {
-    let taken = paths
-        .iter()
-        .find(|path| !force && path.symlink_metadata().is_ok());
-    match taken {
-        Some(path) => bail!(
-            "{} exists already; add --force to overwrite it",
-            path.display()
-        ),
-        None => Ok(()),
+    for path in paths {
+        if !force && jsonl::exists(path)? {
+            bail!(
+                "{} exists already; add --force to overwrite it",
+                path.display()
+            );
+        }
     }
+    Ok(())
 }
 
 /// Writes a file atomically, and returns its size and the result of `write`.
@@ -60,7 +59,7 @@ pub(super) fn write_file<T: Default>(
 ) -> Result<(u64, T)> {
     refuse_existing(std::slice::from_ref(&path.to_owned()), force)?;
     // An existing file is replaced by renaming a temporary file in the same directory.
-    let over = path.symlink_metadata().is_ok();
+    let over = jsonl::exists(path)?;
     let name = path.file_name().context("the file needs a name")?;
     let target = match over {
         true => path.with_file_name(format!(

@@ -198,3 +198,21 @@ fn an_archived_log_that_lost_its_end_is_reported_by_whatever_reads_it() {
         assert_eq!(run.err, "", "{verb:?}: {run}");
     }
 }
+
+/// A link to itself cannot be examined, which is not the same as a missing directory.
+#[test]
+fn root_of_a_conversion_that_cannot_be_examined_is_reported() {
+    let stage = Stage::empty();
+    let root = stage.work().join("loop");
+    std::os::unix::fs::symlink("loop", &root).unwrap();
+    let path = root.to_str().unwrap();
+    for what in [format!("claude-code:{path}"), path.to_owned()] {
+        for json in [&[][..], &["--json"]] {
+            let convert = ["convert", &what, "--to", "clog"];
+            let run = stage.annals(&[json, &convert].concat());
+            assert_eq!(run.code, 2, "{run}");
+            assert!(run.err.contains("cannot stat "), "{run}");
+            assert!(run.err.contains("loop: Too many levels"), "{run}");
+        }
+    }
+}

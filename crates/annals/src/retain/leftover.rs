@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::store::{Root, RootFile, TrashItem, ensure_untouched};
 use crate::time_input::Now;
 use annals_jsonl::Error as FileError;
-use annals_jsonl::{FileId, lock_file};
+use annals_jsonl::{self as jsonl, FileId, lock_file};
 use annals_layouts::model::{Artifact, ArtifactKind};
 
 use super::{Policy, Retention, Rule};
@@ -96,7 +96,7 @@ impl Retention<'_> {
         let log = root.path.join(&leftover.gone);
         let work = || {
             let back = match leftover.is_log {
-                true => log.symlink_metadata().is_ok(),
+                true => jsonl::exists(&log)?,
                 false => !self.found(root).contains_key(&leftover.gone),
             };
             if back {
@@ -124,8 +124,13 @@ impl Retention<'_> {
     /// Returns the files in a root whose log or session no longer exists.
     fn found(&self, root: &Root) -> Found {
         let mut found = Found::new();
-        if !root.path.is_dir() {
-            return found;
+        match jsonl::is_dir(&root.path) {
+            Ok(true) => {}
+            Ok(false) => return found,
+            Err(error) => {
+                root.failures().report(error.into());
+                return found;
+            }
         }
         let inventory = self.store.inventory_of(root);
         if !inventory.is_complete() {
@@ -140,9 +145,13 @@ impl Retention<'_> {
         for (path, id) in lock_files(root) {
             let log = path.with_extension("");
             let gone = log.strip_prefix(&root.path).map(Path::to_owned);
-            if let (Ok(gone), Err(_)) = (gone, log.symlink_metadata()) {
-                let (_, files) = found.entry(gone).or_insert((true, Vec::new()));
-                files.push((path, id));
+            match (gone, jsonl::exists(&log)) {
+                (Ok(gone), Ok(false)) => {
+                    let (_, files) = found.entry(gone).or_insert((true, Vec::new()));
+                    files.push((path, id));
+                }
+                (_, Err(error)) => root.failures().report(error.into()),
+                _ => {}
             }
         }
         found

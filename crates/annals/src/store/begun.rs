@@ -139,8 +139,10 @@ impl Made {
     }
 }
 
+/// Returns whether a path exists or, if the system cannot tell, may exist: only what was missing is
+/// removed.
 fn is_there(path: &Path) -> bool {
-    path.symlink_metadata().is_ok()
+    annals_jsonl::exists(path).unwrap_or(true)
 }
 
 fn identity(path: &Path) -> Result<FileId> {

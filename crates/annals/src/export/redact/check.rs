@@ -204,6 +204,12 @@ pub(super) fn is_mixed_case_password(text: &str, before: &str) -> bool {
     irregular_capitals(text) >= 2 && is_assigned_password(text, before)
 }
 
+/// Returns whether the text looks random, or is letters in both cases and not an identifier.
+pub(super) fn looks_typed(text: &str, before: &str) -> bool {
+    let is_mixed = irregular_capitals(text) >= 2 && is_literal(text, before);
+    is_mixed || looks_generated(text, before)
+}
+
 /// Returns whether a word in small letters describes a password, or is an identifier that code
 /// assigns to one.
 fn describes_password(text: &str) -> bool {

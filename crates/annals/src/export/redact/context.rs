@@ -4,7 +4,7 @@ use super::check::{
     is_assigned, is_assigned_in_text, is_assigned_password, is_literal, is_mixed_case_password,
     is_named_password, is_option_value, is_pair_in_base64, is_passphrase, is_password,
     is_password_in_text, is_password_word, is_quoted_password, is_short_password, is_told,
-    is_url_password, looks_generated, looks_random,
+    is_url_password, looks_generated, looks_random, looks_typed,
 };
 use super::rules::{Rule, checked, shape};
 
@@ -42,6 +42,13 @@ macro_rules! password {
 
 /// Literals, one of which occurs in each name of a password.
 const PASSWORD_HINTS: &[&str] = &["pass", "kennwort", "contrase", "senha"];
+
+/// Commands that read a secret from their input.
+macro_rules! reader {
+    () => {
+        r"(?:--(?:password|passphrase|token|secret|key)-(?:stdin|fd)|--with-token|--stdin|--data-file=-|\bsudo[ \t]+(?:-[A-Za-z]+[ \t]+)*-[A-Za-z]*S|\bsecrets?[ \t]+(?:put|set|create|add|versions)|\bcryptsetup|\bkinit|\bpass[ \t]+insert)"
+    };
+}
 
 /// Words between a password and its value in a sentence.
 macro_rules! is_or_was {
@@ -112,20 +119,43 @@ pub(super) static CONTEXT: &[Rule] = &[
     checked("command-password", 0, &["login"], is_literal, r#"\blogin\b[^\r\n|;&]*?[ \t]-p[ \t]+["']?([^ \t\r\n"'-][^ \t\r\n"']{2,200})"#),
     checked("command-password", 0, &["mongo"], is_literal, r#"\bmongo(?:sh|dump|restore|export|import|stat|top)?[ \t](?:[^\r\n|;&]*?[ \t])?-p[ \t]+["']?([^ \t\r\n"'-][^ \t\r\n"']{2,100})"#),
     checked("command-password", 0, &["ldap"], is_literal, r#"\bldap(?:search|modify|add|delete|whoami|passwd|compare)[ \t](?:[^\r\n|;&]*?[ \t])?-w[ \t]+["']?([^ \t\r\n"'-][^ \t\r\n"']{2,100})"#),
-    checked("command-password", 0, &["smbclient", "rpcclient"], is_literal, r#"\b(?:smb|rpc)client[ \t](?:[^\r\n|;&]*?[ \t])?-U[ \t]*["']?[^ \t\r\n"'%]{1,60}%([^ \t\r\n"']{1,100})"#),
+    checked("command-password", 0, &["zip", "sqlcmd", "bcp", "osql", "isql"], is_literal,
+        r#"\b(?:(?:un)?zip|sqlcmd|bcp|[io]sql)[ \t](?:[^\r\n|;&]*?[ \t])?-P[ \t]*["']?([^ \t\r\n"'-][^ \t\r\n"']{2,100})"#),
+    checked("command-password", 0, &["7z", "rar"], is_literal, r#"\b(?:7z[ar]?|7zz|(?:un)?rar)[ \t](?:[^\r\n|;&]*?[ \t])?-h?p["']?([^ \t\r\n"'|;&-][^ \t\r\n"'|;&]{0,100})"#),
+    checked("command-password", 0, &["ssh-keygen"], is_literal, r#"\bssh-keygen[ \t](?:[^\r\n|;&]*?[ \t])?-[NP][ \t]*["']?([^ \t\r\n"'-][^ \t\r\n"']{2,100})"#),
+    checked("command-password", 0, &["add-generic-password", "add-internet-password"], is_literal, r#"\badd-(?:generic|internet)-password[ \t](?:[^\r\n|;&]*?[ \t])?-w[ \t]+["']?([^ \t\r\n"'-][^ \t\r\n"']{2,200})"#),
     checked("command-password", 0, &["pass:"], is_literal, r#"-pass(?:in|out)?[ \t]+["']?pass:([^ \t\r\n"']{1,100})"#),
-    checked("command-password", 0, &["zip"], is_literal, r#"\b(?:un)?zip[ \t](?:[^\r\n|;&]*?[ \t])?-P[ \t]+["']?([^ \t\r\n"'-][^ \t\r\n"']{2,100})"#),
+    checked("command-password", 0, &["openssl"], is_literal, r#"\bopenssl[ \t]+enc\b[^\r\n|;&]*?[ \t]-k[ \t]+["']?([^ \t\r\n"'-][^ \t\r\n"']{2,})"#),
+    // An argument of its own.
+    checked("command-password", 0, &["openssl"], is_password, r#"\bopenssl[ \t]+passwd[ \t](?:-[^ \t\r\n]+[ \t]+(?:[^ \t\r\n-][^ \t\r\n]*[ \t]+)??)*["']?([^ \t\r\n"'|;&-][^ \t\r\n"'|;&]{5,100})"#),
+    checked("command-password", 0, &["wpa_passphrase"], is_literal, r#"\bwpa_passphrase[ \t]+(?:"[^"\r\n]*"|'[^'\r\n]*'|[^ \t\r\n]+)[ \t]+["']?([^ \t\r\n"'|;&<>][^ \t\r\n"'|;&]{4,100})"#),
+    checked("command-password", 0, &["net use", "net.exe use"], is_literal, r#"(?i-u:\bnet(?:\.exe)?[ \t]+use)[ \t][^\r\n|;&]*?/(?i-u:user):[^ \t\r\n]+[ \t]+["']?([^ \t\r\n"'*/][^ \t\r\n"']{2,100})"#),
+    checked("command-password", 0, &["net use", "net.exe use"], is_literal, r#"(?i-u:\bnet(?:\.exe)?[ \t]+use)[ \t][^\r\n|;&]*?\\[^ \t\r\n]+[ \t]+["']?([^ \t\r\n"'*/][^ \t\r\n"']{2,100})["']?[ \t]+/(?i-u:user):"#),
+    checked("command-password", 0, &["alias set", "config host add"], is_literal, r#"\bmc[ \t]+(?:alias[ \t]+set|config[ \t]+host[ \t]+add)[ \t]+[^ \t\r\n]+[ \t]+["']?https?://[^ \t\r\n]+[ \t]+[^ \t\r\n]+[ \t]+["']?([^ \t\r\n"'<>$-][^ \t\r\n"']{5,200})"#),
+    checked("command-password", 0, &["nmcli"], is_literal, r#"\bnmcli[ \t](?:[^\r\n|;&]*?[ \t])?(?:password|[a-z0-9.-]*psk)[ \t]+["']?([^ \t\r\n"']{3,100})"#),
+    checked("command-password", 0, &["securestring"], is_literal, r#"(?i-u:\bConvertTo-SecureString)[ \t]+(?:(?i-u:-(?:String|AsPlainText|Force))[ \t]+)*["']([^\r\n"']{3,200})["']"#),
     // With `-n` there is no file before the user.
     checked("command-password", 0, &["htpasswd"], is_literal,
         r#"\bhtpasswd[ \t]+(?:-[A-Za-z]+[ \t]+(?:[0-9]+[ \t]+)?)*-[A-Za-z]*(?:n[A-Za-z]*b|b[A-Za-z]*n)[A-Za-z]*[ \t]+(?:-[A-Za-z]+[ \t]+(?:[0-9]+[ \t]+)?)*[^ \t\r\n-][^ \t\r\n]*[ \t]+["']?([^ \t\r\n"'|;&>][^ \t\r\n"'|;&>]{2,100})"#),
     checked("command-password", 0, &["htpasswd"], is_literal,
         r#"\bhtpasswd[ \t]+(?:-[A-Za-z]+[ \t]+(?:[0-9]+[ \t]+)?)*-[A-Zac-mo-z]*b[A-Za-mo-z]*[ \t]+(?:-[A-Za-z]+[ \t]+(?:[0-9]+[ \t]+)?)*(?:[^ \t\r\n-][^ \t\r\n]*[ \t]+){2}["']?([^ \t\r\n"'|;&>][^ \t\r\n"'|;&>]{2,100})"#),
-    checked("command-password", 0, &["nmcli"], is_literal, r#"\bnmcli[ \t](?:[^\r\n|;&]*?[ \t])?(?:password|[a-z0-9.-]*psk)[ \t]+["']?([^ \t\r\n"']{3,100})"#),
-    checked("command-password", 0, &["--password-stdin", "sudo"], is_literal,
-        r#"\becho[ \t]+(?:-n[ \t]+)?["']?([^ \t\r\n"'|]{3,200})["']?[ \t]*\|[^\r\n|;&]*(?:--password-stdin|\bsudo[ \t]+-S)"#),
+    // A password joined to its user.
+    checked("command-password", 0, &["smbclient", "rpcclient"], is_literal, r#"\b(?:smb|rpc)client[ \t](?:[^\r\n|;&]*?[ \t])?-U[ \t]*["']?[^ \t\r\n"'%]{1,60}%([^ \t\r\n"']{1,100})"#),
+    checked("command-password", 0, &["http"], is_literal, r#"\bhttps?[ \t](?:[^\r\n|;&]*?[ \t])?(?:-a|--auth)[ \t=]+["']?[^ \t\r\n"':]{1,100}:([^ \t\r\n"']{1,200})"#),
+    checked("command-password", 0, &["lftp"], is_literal, r#"\blftp[ \t](?:[^\r\n|;&]*?[ \t])?-u[ \t]*["']?[^ \t\r\n"',]{1,100},([^ \t\r\n"']{1,200})"#),
+    checked("command-password", 0, &["sqlplus", "impdp", "expdp", "sqlldr", "rman"], is_literal, r#"\b(?:sqlplus|impdp|expdp|sqlldr|rman)[ \t](?:[^\r\n|;&]*?[ \t])?["']?[A-Za-z][A-Za-z0-9_$#]{0,60}/["']?([^ \t\r\n"'/@]{3,100})["']?@"#),
+    // The value that a command stores.
+    checked("command-password", 0, &["secret", "ssm", "keyvault"], is_password,
+        r#"\b(?:secrets?|ssm|secretsmanager|keyvault)[ \t](?:[^\r\n|;&]*?[ \t])?(?:-b|--(?:body|value|secret-string|secret-value|string-value|plaintext))[ \t=]+["']?([^ \t\r\n"'@-][^ \t\r\n"']{2,})"#),
+    // Its name before it, and no sign between.
+    checked("generic-secret", 0, &["config"], looks_generated,
+        concat!(r#"\bconfig(?:ure)?[ \t](?:[^\r\n|;&]*?[ \t])?[A-Za-z0-9_./:@-]*"#, name!(), r#"[ \t]+["']?([^ \t\r\n"'`;&|<>(){}=]{6,})"#)),
+    // Text that a command reads.
+    checked("command-password", 0, &["echo", "printf"], is_password,
+        concat!(r#"\b(?:echo|printf)[ \t]+(?:-[neE]+[ \t]+)?(?:["']%s(?:\\n|\n)?["'][ \t]+)?["']?([^ \t\r\n"'|]{3,200})["']?[ \t]*\|[^\r\n|;&]*"#, reader!())),
     checked("command-password", 0, &["chpasswd"], is_literal, r#"\becho[ \t]+(?:-n[ \t]+)?["']?[A-Za-z0-9_.-]{1,40}:([^ \t\r\n"'|]{3,100})["']?[ \t]*\|[^\r\n|;&]*\bchpasswd"#),
-    checked("command-password", 0, &["openssl"], is_literal, r#"\bopenssl[ \t]+enc\b[^\r\n|;&]*?[ \t]-k[ \t]+["']?([^ \t\r\n"'-][^ \t\r\n"']{2,})"#),
-    checked("command-password", 0, &["secret set"], is_literal, r#"\bsecret[ \t]+set[ \t](?:[^\r\n|;&]*?[ \t])?(?:-b|--body)[ \t=]+["']?([^ \t\r\n"'-][^ \t\r\n"']{2,})"#),
+    checked("command-password", 0, &["<<<"], is_password, concat!(reader!(), r#"[^\r\n|;&]*<<<[ \t]*["']?([^ \t\r\n"'|]{3,200})"#)),
+    checked("command-password", 0, &["send"], looks_typed, r#"\bsend[ \t]+(?:--[ \t]+)?["']([^ \t\r\n"']{6,100})[\r\n]+["']"#),
     // A variable set by a command, without an equals sign.
     checked("generic-secret", 0, &["set", "env"], is_password,
         concat!(r#"(?:\bset[ \t]+-[A-Za-z]{0,3}x[A-Za-z]{0,3}|\bsetx(?:[ \t]+/[A-Za-z]+)?|\bsetenv|(?m:^|[\t→])[ \t>+-]{0,8}(?:ENV|env))[ \t]+[A-Z0-9_]*"#, variable!(), r#"[ \t]+["']?([^ \t\r\n"'`;&|<>(){}=]{6,})"#)),
@@ -145,14 +175,41 @@ pub(super) static CONTEXT: &[Rule] = &[
         concat!(r#"\bvariable[ \t]+"[A-Za-z0-9_-]*"#, name!(), r#""[ \t]*\{[^{}]*?\bdefault[ \t]*=[ \t]*"([^ \t\r\n"]{3,})""#)),
     checked("generic-secret", 0, &["define", "setenv", "setdefault", "setproperty", "environmentvariable"], is_password,
         concat!(r#"(?i-u:\bdefine|setenv|setdefault|setproperty|setenvironmentvariable)\([ \t]*["'][A-Za-z0-9_.-]*"#, name!(), r#"["'][ \t]*,[ \t]*["']([^ \t\r\n"']{3,})["']"#)),
+    checked("generic-secret", 0, NAMES_HINTS, looks_generated,
+        concat!(r#"\b[A-Za-z_][A-Za-z0-9_.]{0,60}\([ \t]*["'][A-Za-z0-9_.-]*"#, name!(), r#"["'][ \t]*,[ \t]*["']([^ \t\r\n"']{6,})["']"#)),
+    // A declaration with a type, a definition without a sign, a variable of a Makefile.
+    checked("generic-secret", 0, NAMES_HINTS, looks_generated,
+        concat!(name!(), r#"[ \t]*:[ \t]*&?(?:'static[ \t]+)?[A-Za-z][A-Za-z0-9_<>?.]{0,30}[ \t]*=[ \t]*["'`]([^ \t\r\n"'`]{6,})["'`]"#)),
+    checked("generic-secret", 0, NAMES_HINTS, looks_generated,
+        concat!(r#"(?:#[ \t]*define[ \t]+|\bset[ \t]*\([ \t]*)[A-Za-z0-9_]*"#, name!(), r#"[ \t]+["']([^ \t\r\n"'()]{6,})["']"#)),
+    checked("generic-secret", 0, NAMES_HINTS, looks_generated,
+        concat!(name!(), r#"[ \t]*[:?]:?=[ \t]*([^ \t\r\n"'`\\#(){}\[\];,<>$]{8,})[ \t]*(?:$|[\r\n#])"#)),
+    // The only argument of a call: `setPassword("…")`, `PASSWORD('…')`.
+    checked("generic-secret", 0, NAMES_HINTS, looks_typed,
+        concat!(name!(), r#"\([ \t]*["']([^ \t\r\n"']{6,})["'][ \t]*\)"#)),
+    // The second of a pair of user and password.
+    checked("generic-secret", 0, &["auth", "credential"], looks_generated,
+        r#"(?i-u:auth|credentials?)[A-Za-z]{0,12}["']?[ \t]*[:=]?[ \t]*[(\[][ \t]*["'][^"'\r\n]{0,100}["'][ \t]*,[ \t]*["']([^ \t\r\n"']{6,200})["']"#),
+    // A text of several lines: a heredoc or a block of YAML with one line.
+    checked("generic-secret", 0, NAMES_HINTS, looks_generated,
+        concat!(name!(), r#"["']?[ \t]*[:=][ \t]*(?:<<[-~]?["']?[A-Za-z_]{1,20}["']?|[|>][-+]?)[ \t]*\r?\n[ \t>+-]*([^ \t\r\n"'`\\]{6,})[ \t]*(?:$|[\r\n])"#)),
+    // A name too short for other rules, as a member of its own.
+    checked("generic-secret", 0, &["pass", "psk", "pw", "pragma"], looks_typed,
+        r#"(?:(?i-u:\b(?:pass|w?psk|pw)["']?[ \t]*(?:=>|[:=])|\bpragma[ \t]+(?:re|hex)?key[ \t]*=))[ \t]*["']?([^ \t\r\n"'`\\#(){}\[\];,<>$]{6,})(?:["';,]|[ \t]*(?:$|[\r\n#]))"#),
+    checked("generic-secret", 0, &["creds", "credentials", "login"], looks_generated,
+        r#"(?i-u:\b(?:creds|credentials|logins?))[ \t]*[:=][ \t]*["'`]?[A-Za-z0-9_.@-]{1,60}["'`]?[ \t]*[/:,|][ \t]*["'`]?([^ \t\r\n"'`<>(){}/:,]{6,100})"#),
     // A table cell, and the text after bold text.
     checked("generic-secret", 0, &["|"], looks_generated,
         concat!(r#"\|[ \t]*[`*]{0,3}[A-Za-z0-9_.-]*"#, name!(), r#"[`*]{0,3}[ \t]*\|[ \t]*`?([^ \t\r\n|`]{6,})`?[ \t]*\|"#)),
     checked("generic-secret", 0, &["**"], looks_generated,
         concat!(r#"\*\*[A-Za-z0-9_. -]*"#, name!(), r#"[ \t]*(?::[ \t]*\*\*|\*\*[ \t]*:)[ \t]*["'`]?([^ \t\r\n"'`*]{6,})"#)),
+    checked("generic-secret", 0, NAMES_HINTS, looks_generated,
+        concat!(r#"[*_][A-Za-z0-9_. -]*"#, name!(), r#"[ \t]*(?::[ \t]*[*_]|[*_][ \t]*:)[ \t]*["'`]?([^ \t\r\n"'`*,;]{6,})"#)),
     // A sentence.
     checked("generic-secret", 0, NAMES_HINTS, is_told,
         concat!(r"(?i-u:\b(?:password|passphrase|passwort|kennwort|token|secret|api[ -]?key)", is_or_was!(), r#":?)[ \t]+["'`]?([^ \t\r\n"'`<>(){}]{6,})"#)),
+    checked("generic-secret", 0, &[" key"], is_told,
+        r#"(?i-u:\b(?:api|access|secret|auth|private|license|encryption|signing|master) key)["'`*_]{0,3}[ \t]*[:=][ \t]*["'`*_]{0,3}([^ \t\r\n"'`<>(){}]{6,})"#),
     checked("generic-secret", 0, PASSWORD_HINTS, is_password_word,
         concat!(r"(?i-u:\b(?:password|passphrase|passwort|kennwort)", is_or_was!(), r#":)[ \t]+["'`]?([a-z]{4,40})["'`.]?[ \t]*(?:$|[\r\n])"#)),
     // A passphrase of three to ten words.
@@ -166,6 +223,8 @@ pub(super) static CONTEXT: &[Rule] = &[
     // Command options.
     checked("generic-secret", 0, &["--"], is_option_value,
         r#"--(?:[a-z0-9]{1,20}-){0,4}(?:token|password|passwd|passphrase|secret|(?:api|access|secret|private|auth|license|account)-?key|credentials?)(?:[ \t]+|=)["']?([^ \t\r\n"'`\\;()<>]{6,})"#),
+    checked("generic-secret", 0, &["-storepass", "-keypass", "-srcstorepass", "-deststorepass", "-password", "-passphrase"], looks_typed,
+        r#"(?:^|[ \t"'])-(?:[a-z]{0,10}storepass(?:wd)?|[a-z]{0,10}keypass|password|passphrase)(?:[ \t]+|=)["']?([^ \t\r\n"'`\\;()<>]{6,})"#),
     // Assignments of quoted text.
     checked("generic-secret", 0, NAMES_HINTS, is_assigned,
         concat!(name!(), r#"[A-Za-z0-9_-]{0,20}["'`\]]{0,2}[ \t]*(?:=>|:=|==?|:)[ \t]*["'`]([^ \t\r\n"'`\\]{6,})["'`]"#)),

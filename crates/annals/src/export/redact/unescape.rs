@@ -310,7 +310,8 @@ fn backslash(rest: &[u8]) -> Option<(Meaning, usize)> {
         b'n' => (b'\n', 1),
         b'r' => (b'\r', 1),
         b't' => (b'\t', 1),
-        quote @ (b'"' | b'\'' | b'`' | b'/' | b'=' | b':') => (*quote, 1),
+        // A quote, and what Markdown and shells escape: `sk\_live\_`.
+        mark if mark.is_ascii_punctuation() => (*mark, 1),
         b'u' if after.starts_with(b"u241b") => (b'\x1b', 5),
         b'u' if after.starts_with(b"u009b") => {
             return Some((Meaning::Nothing, run + 5 + parameters(after.get(5..)?)));
