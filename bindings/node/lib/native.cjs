@@ -14,7 +14,7 @@ class AnnalsError extends Error {
 }
 
 /** The longest time to parse before other work of the event loop gets its turn, in ms. */
-const TURN = 2;
+const TURN = 1;
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
 
 /** Returns the error for what a native call threw. */
