@@ -1,7 +1,6 @@
 // The Node API of annals. Node >= 20, Node-API 8, ESM and CJS. Rows have the keys of `annals … --json`; those
 // named here are always there, and some rows have more.
 // Everything that touches a disk is a promise and runs on libuv's pool; …Sync twins exist where services are synchronous.
-export type Layout = "claude-code" | "chorus" | "clog" | "orchestrator";
 export type Durability = "disk" | "os";
 export type Role = "user" | "assistant" | "system";
 export type Order = "relevance" | "newest" | "oldest";
