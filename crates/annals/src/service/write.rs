@@ -5,7 +5,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::store::{Session, SessionWriter, TrashItem, WriteOptions};
 use annals_layouts::layout::NewSession;
-use annals_layouts::model::SessionId;
+use annals_layouts::model::{Members, SessionId};
 
 use super::Service;
 
@@ -20,6 +20,10 @@ pub struct BeginRequest {
     pub id: Option<String>,
     /// Its title.
     pub title: Option<String>,
+    /// Its folder, such as `WORKSPACE/AGENT`, in layouts that have folders besides those of projects.
+    pub folder: Option<String>,
+    /// Members that only its layout has, as JSON texts.
+    pub members: Members,
     /// Options for writing.
     pub options: WriteOptions,
 }
@@ -42,6 +46,8 @@ impl Service {
             None => NewSession::unnamed(&request.cwd)?,
         };
         new.title.clone_from(&request.title);
+        new.folder.clone_from(&request.folder);
+        new.members.clone_from(&request.members);
         self.store
             .create(root, &new, self.write_options(request.options))
     }

@@ -1,0 +1,3 @@
+import adapter from "./chorus.cjs";
+
+export const { open } = adapter;

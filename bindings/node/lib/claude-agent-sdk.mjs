@@ -1,0 +1,3 @@
+import adapter from "./claude-agent-sdk.cjs";
+
+export const { SessionStore } = adapter;

@@ -1,0 +1,51 @@
+"use strict";
+// The class Mirror.
+
+const { callRaw, call, toError } = require("./native.cjs");
+
+class Mirror {
+  #handle;
+  #pending = null;
+
+  constructor(handle) {
+    this.#handle = handle;
+  }
+
+  get path() {
+    return this.#handle.path;
+  }
+
+  /** Appends after the earlier calls, so that lines have the order of calls. */
+  append(lines) {
+    const encoded = lines.map((line) => (line instanceof Uint8Array ? line : JSON.stringify(line)));
+    const buffers = encoded.map((line) => Buffer.from(line));
+    const run = async () => {
+      try {
+        return JSON.parse(await this.#handle.append(buffers));
+      } catch (thrown) {
+        throw toError(thrown);
+      }
+    };
+    const done = this.#pending ? this.#pending.then(run, run) : run();
+    this.#pending = done;
+    const clear = () => {
+      if (this.#pending === done) this.#pending = null;
+    };
+    done.then(clear, clear);
+    return done;
+  }
+
+  async load() {
+    return (await callRaw(this.#handle, "load")) ?? null;
+  }
+
+  subs() {
+    return call(this.#handle, "subs");
+  }
+
+  async delete() {
+    await call(this.#handle, "delete");
+  }
+}
+
+module.exports = { Mirror };

@@ -1,0 +1,108 @@
+"use strict";
+// Calls of the native handles: arguments to JSON, answers from JSON, failures to errors.
+
+const native = require("../annals.node");
+
+class AnnalsError extends Error {
+  constructor(message, kind = "refused", path = undefined, candidates = []) {
+    super(message);
+    this.name = "AnnalsError";
+    this.kind = kind;
+    if (path !== undefined) this.path = path;
+    this.candidates = candidates;
+  }
+}
+
+/** The longest time to parse before other work of the event loop gets its turn, in ms. */
+const TURN = 1;
+const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+
+/** Returns the error for what a native call threw. */
+function toError(thrown) {
+  if (thrown?.message?.startsWith("{")) {
+    const { message, kind, path, candidates } = JSON.parse(thrown.message);
+    const error = new AnnalsError(message, kind, path, candidates);
+    Error.captureStackTrace?.(error, toError);
+    return error;
+  }
+  return new AnnalsError(String(thrown?.message ?? thrown), "bad_input");
+}
+
+/** Yields the JSON texts of a long answer (src/reply.rs). */
+function* partsOf(buffer) {
+  for (let from = 0; from < buffer.length; ) {
+    const end = buffer.indexOf(0, from);
+    const to = end < 0 ? buffer.length : end;
+    yield buffer.toString("utf8", from, to);
+    from = to + 1;
+  }
+}
+
+/** Begins to parse a long answer: the value, and the array that the other parts belong to. */
+function begin(parts) {
+  const value = JSON.parse(parts.next().value);
+  const name = parts.next().value;
+  const member = name === undefined ? null : JSON.parse(name);
+  if (member === null) return { value, rows: Array.isArray(value) ? value : [] };
+  return { value, rows: (value[member] = []) };
+}
+
+function append(rows, part) {
+  for (const row of JSON.parse(part)) rows.push(row);
+}
+
+function parseSync(reply) {
+  if (typeof reply === "string") return JSON.parse(reply);
+  if (!Buffer.isBuffer(reply)) return reply;
+  const parts = partsOf(reply);
+  const { value, rows } = begin(parts);
+  for (const part of parts) append(rows, part);
+  return value;
+}
+
+async function parse(reply) {
+  const parts = partsOf(reply);
+  const { value, rows } = begin(parts);
+  let began = performance.now();
+  for (const part of parts) {
+    append(rows, part);
+    if (performance.now() - began > TURN) {
+      await nextTurn();
+      began = performance.now();
+    }
+  }
+  return value;
+}
+
+/** Arguments as JSON; a Date becomes RFC 3339. */
+const encode = (request) => JSON.stringify(request ?? {});
+
+/** Calls a handle and returns what it answered, unparsed. */
+async function callRaw(handle, name, request, stop) {
+  const text = encode(request);
+  try {
+    return await handle.call(name, text, stop);
+  } catch (thrown) {
+    throw toError(thrown);
+  }
+}
+
+async function call(handle, name, request, stop) {
+  const reply = await callRaw(handle, name, request, stop);
+  if (typeof reply === "string") return JSON.parse(reply);
+  return Buffer.isBuffer(reply) ? parse(reply) : reply;
+}
+
+function callSync(handle, name, request) {
+  return parseSync(trySync(() => handle.callSync(name, encode(request))));
+}
+
+function trySync(work) {
+  try {
+    return work();
+  } catch (thrown) {
+    throw toError(thrown);
+  }
+}
+
+module.exports = { native, AnnalsError, call, callRaw, callSync, trySync, toError };

@@ -1,0 +1,3 @@
+import adapter from "./orchestrator.cjs";
+
+export const { open } = adapter;
