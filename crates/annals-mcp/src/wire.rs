@@ -58,7 +58,9 @@ impl ProtocolServer {
 /// Serves on standard input and output until the input ends.
 pub fn serve_stdio(server: Server) -> io::Result<()> {
     let handler = ProtocolServer::new(server)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()?;
     let served = runtime.block_on(async {
         let transport = (tokio::io::stdin(), Output::new()?);
         let running = handler.serve(transport).await;

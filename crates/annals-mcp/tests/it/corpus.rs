@@ -37,7 +37,7 @@ impl Corpus {
             let begin = now - SignedDuration::from_hours(24 + number as i64);
             let cwd = format!("/home/me/project-{}", number % 4);
             let writer = session(&store, number, &cwd, begin);
-            let long = format!("{odd} zebra {} ", number).repeat(1 + number * 40);
+            let long = format!("{odd} zebra {} ", number).repeat(1 + number * 5);
             writer
                 .append(Draft::user(format!("Where is the zebra {number}?")))
                 .unwrap();

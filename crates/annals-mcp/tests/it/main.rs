@@ -2,4 +2,5 @@
 
 mod corpus;
 mod protocol;
+mod stdio;
 mod tools;

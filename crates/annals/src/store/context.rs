@@ -11,6 +11,9 @@
 //! 4. A call without a result is removed, unless it is the last one: then it gets a result that says
 //!    so. A result without a call is removed.
 //! 5. A conversation that ends with the user gets a reply, so that the next prompt can follow.
+//!
+//! In a damaged log the client guesses missing parents by time and skips records that annals reads, and
+//! it sends the messages that the boundary of a partial compaction names. The context differs there.
 
 use std::collections::HashSet;
 
@@ -75,7 +78,7 @@ impl Session {
             Ok(true)
         })?;
         let messages = entries.into_iter().filter_map(|entry| match entry.body {
-            Body::Message(message) if !is_client_error(&message) => Some(message),
+            Body::Message(message) => Some(message),
             _ => None,
         });
         Ok(messages_for_model(messages.collect()))
@@ -87,7 +90,11 @@ fn is_client_error(message: &Message) -> bool {
     message.api_error && message.model.as_deref() == Some(SYNTHETIC)
 }
 
-fn messages_for_model(messages: Vec<Message>) -> Vec<ContextMessage> {
+fn messages_for_model(mut messages: Vec<Message>) -> Vec<ContextMessage> {
+    let ends_with_user = messages
+        .last()
+        .is_some_and(|last| last.role != Role::Assistant);
+    messages.retain(|message| !is_client_error(message));
     let replies = messages.iter().rev();
     let mut models = replies.filter_map(|message| message.model.clone());
     let model = models.find(|model| model != SYNTHETIC);
@@ -103,7 +110,7 @@ fn messages_for_model(messages: Vec<Message>) -> Vec<ContextMessage> {
         blocks.retain(|block| match block {
             Block::Thinking { .. } => !foreign,
             Block::Opaque { kind, .. } if kind == REDACTED_THINKING => !foreign,
-            Block::Text(text) => role == Role::Assistant || !text.is_empty(),
+            Block::Text(text) => !text.is_empty(),
             _ => true,
         });
         if blocks.is_empty() {
@@ -113,9 +120,17 @@ fn messages_for_model(messages: Vec<Message>) -> Vec<ContextMessage> {
             }
             blocks.push(Block::Text(NO_CONTENT.to_owned()));
         }
-        match merged.last_mut() {
-            Some(last) if last.is_continued_by(role, message.response.as_deref()) => {
-                last.blocks.append(&mut blocks);
+        let response = message.response.as_deref();
+        // Results may stand between the calls of one response.
+        let between = merged.last().is_some_and(ContextMessage::has_only_results);
+        let before = merged.len().checked_sub(1 + usize::from(between));
+        let continued = match role {
+            Role::Assistant => before.and_then(|at| merged.get_mut(at)),
+            _ => merged.last_mut(),
+        };
+        match continued {
+            Some(known) if known.is_continued_by(role, response) => {
+                known.blocks.append(&mut blocks);
             }
             _ => merged.push(ContextMessage {
                 role,
@@ -127,7 +142,8 @@ fn messages_for_model(messages: Vec<Message>) -> Vec<ContextMessage> {
     }
     merged.retain(|message| !message.is_only_thinking());
     pair_calls(&mut merged);
-    if merged.last().is_some_and(|last| last.role == Role::User) {
+    let has_open_calls = merged.last().is_some_and(|last| last.inserted);
+    if (ends_with_user || has_open_calls) && !merged.is_empty() {
         merged.push(ContextMessage::inserted(
             Role::Assistant,
             vec![Block::Text(NO_RESPONSE.to_owned())],
@@ -193,6 +209,11 @@ impl ContextMessage {
     fn is_continued_by(&self, role: Role, response: Option<&str>) -> bool {
         let same_response = response.is_some() && self.response.as_deref() == response;
         self.role == role && (role == Role::User || same_response)
+    }
+
+    fn has_only_results(&self) -> bool {
+        let mut blocks = self.blocks.iter();
+        blocks.all(|block| matches!(block, Block::ToolResult { .. }))
     }
 
     fn is_only_thinking(&self) -> bool {

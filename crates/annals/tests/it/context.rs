@@ -12,6 +12,31 @@ use crate::support::{case, fixtures};
 
 const CLIENT: &str = "2.1.325";
 
+/// Damaged logs of which annals reads more or less than the client, by name.
+const DIFFERING: [(&str, &str); 9] = [
+    ("a4-no-timestamps", "the client refuses a log without times"),
+    ("timestamps-odd", "the client refuses a log with such times"),
+    (
+        "b3-torn-then-appended",
+        "annals reads the record after the torn one",
+    ),
+    ("glued-records", "annals reads both records of a line"),
+    ("nul-runs", "annals reads the record after the zero bytes"),
+    (
+        "c1-corrupt-middle-leafparent",
+        "the client guesses a missing parent by time",
+    ),
+    (
+        "e1-missing-parent-mid",
+        "the client guesses a missing parent by time",
+    ),
+    ("orphan", "the client guesses a missing parent by time"),
+    (
+        "compaction-preserved-segment",
+        "the client adds the messages that a boundary names",
+    ),
+];
+
 /// Converts a message to the form of the recorded cases.
 fn recorded_form(message: &ContextMessage) -> Value {
     let message = serde_json::to_value(message).unwrap();
@@ -107,7 +132,8 @@ fn context_equals_what_the_client_sends_in_every_hand_made_case() {
         let mut found = Value::from(found);
         let wanted = Value::from(wanted);
         cut_like(&mut found, &wanted);
-        if found != wanted {
+        let is_known = DIFFERING.iter().any(|(known, _)| known == name);
+        if (found != wanted) != is_known {
             differing.push(format!("{name}\n  sent  {wanted}\n  found {found}"));
         }
     }
@@ -130,16 +156,20 @@ fn context_has_as_many_messages_as_the_client_sends_of_every_fixture() {
     let mut compared = 0;
     for (name, sessions) in &leaves {
         for files in case(name).sessions() {
-            let Some(client) = sessions
-                .get(files.id.as_str())
-                .filter(|_| files.log.is_some())
-            else {
+            // If two logs have the same id, each is recorded under its path.
+            let path = files.main_path().to_string_lossy().into_owned();
+            let mut twice = sessions.iter();
+            let twice = twice.find(|(key, _)| key.contains('/') && path.contains(key.as_str()));
+            let client = twice.map(|(_, client)| client);
+            let client = client.or_else(|| sessions.get(files.id.as_str()));
+            let Some(client) = client.filter(|_| files.log.is_some()) else {
                 continue;
             };
             let wanted = client[CLIENT]["messages"].as_u64().unwrap();
             let found = Session::read(files).unwrap().context(None).unwrap();
             compared += 1;
-            if found.len() as u64 != wanted {
+            let is_known = DIFFERING.iter().any(|(known, _)| known == name);
+            if (found.len() as u64 != wanted) != is_known {
                 let roles: Vec<Value> = found.iter().map(recorded_form).collect();
                 differing.push(format!("{name}: {wanted} sent, {}", Value::from(roles)));
             }
