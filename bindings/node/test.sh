@@ -13,7 +13,8 @@ cargo build -p annals-node --locked
 rm -rf "$scratch/annals"
 mkdir -p "$scratch/annals"
 cp -R bindings/node/{package.json,tsconfig.json,lib,test,examples} docs/NODE.md "$scratch/annals/"
-library="$(ls "$target"/debug/libannals_node.{so,dylib} 2>/dev/null | head -n 1)"
+library="$target/debug/libannals_node.so"
+[ "$(uname)" = Darwin ] && library="${library%.so}.dylib"
 cp "$library" "$scratch/annals/annals.node"
 
 cd "$scratch"

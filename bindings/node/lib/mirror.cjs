@@ -1,11 +1,11 @@
 "use strict";
 // The class Mirror.
 
-const { callRaw, call, toError } = require("./native.cjs");
+const { call, callRaw, inOrder, toError } = require("./native.cjs");
 
 class Mirror {
   #handle;
-  #pending = null;
+  #inOrder = inOrder();
 
   constructor(handle) {
     this.#handle = handle;
@@ -19,20 +19,13 @@ class Mirror {
   append(lines) {
     const encoded = lines.map((line) => (line instanceof Uint8Array ? line : JSON.stringify(line)));
     const buffers = encoded.map((line) => Buffer.from(line));
-    const run = async () => {
+    return this.#inOrder(async () => {
       try {
         return JSON.parse(await this.#handle.append(buffers));
       } catch (thrown) {
         throw toError(thrown);
       }
-    };
-    const done = this.#pending ? this.#pending.then(run, run) : run();
-    this.#pending = done;
-    const clear = () => {
-      if (this.#pending === done) this.#pending = null;
-    };
-    done.then(clear, clear);
-    return done;
+    });
   }
 
   async load() {

@@ -97,6 +97,20 @@ function callSync(handle, name, request) {
   return parseSync(trySync(() => handle.callSync(name, encode(request))));
 }
 
+/** Returns a function that runs each work after the earlier ones, whether they succeeded or not. */
+function inOrder() {
+  let pending = null;
+  return (work) => {
+    const done = pending ? pending.then(work, work) : work();
+    pending = done;
+    const clear = () => {
+      if (pending === done) pending = null;
+    };
+    done.then(clear, clear);
+    return done;
+  };
+}
+
 function trySync(work) {
   try {
     return work();
@@ -105,4 +119,4 @@ function trySync(work) {
   }
 }
 
-module.exports = { native, AnnalsError, call, callRaw, callSync, trySync, toError };
+module.exports = { native, AnnalsError, call, callRaw, callSync, inOrder, trySync, toError };

@@ -1,11 +1,11 @@
 "use strict";
 // The class Writer.
 
-const { call, callSync } = require("./native.cjs");
+const { call, callSync, inOrder } = require("./native.cjs");
 
 class Writer {
   #handle;
-  #pending = null;
+  #inOrder = inOrder();
   #known;
 
   constructor(handle) {
@@ -37,14 +37,7 @@ class Writer {
 
   /** Runs a call after the earlier ones of this writer, so that entries have the order of calls. */
   #call(name, request) {
-    const run = () => call(this.#handle, name, request);
-    const done = this.#pending ? this.#pending.then(run, run) : run();
-    this.#pending = done;
-    const clear = () => {
-      if (this.#pending === done) this.#pending = null;
-    };
-    done.then(clear, clear);
-    return done;
+    return this.#inOrder(() => call(this.#handle, name, request));
   }
 
   append(...drafts) {

@@ -54,7 +54,7 @@ impl<'a> HitJson<'a> {
             line: hit.line,
             offset: hit.offset,
             agent: hit.agent.as_ref().map(|agent| agent.as_str()),
-            archived: archived,
+            archived,
             role: hit.role.map(|role| role.as_str()),
             part: hit.part.map(|part| part.as_str()),
             tool: hit.tool.as_deref(),
