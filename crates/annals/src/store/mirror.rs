@@ -22,8 +22,7 @@ use super::{Inventory, Root, SessionFiles, Store};
 
 /// The log of a session or sub-agent, as verbatim lines. Can be shared between threads.
 #[derive(Debug)]
-pub struct Mirror<'a> {
-    store: &'a Store,
+pub struct Mirror {
     root: Root,
     session: SessionId,
     path: PathBuf,
@@ -65,7 +64,7 @@ impl Store {
         session: &str,
         sub: Option<&str>,
         options: WriteOptions,
-    ) -> Result<Mirror<'_>> {
+    ) -> Result<Mirror> {
         let Some(root) = self.roots().first() else {
             return Err(Error::refused("there is no root to write to"));
         };
@@ -99,7 +98,6 @@ impl Store {
             Some(sub) => return Err(Error::refused(format!("`{sub}` is not the name of a log"))),
         };
         Ok(Mirror {
-            store: self,
             path: root.path.join(path),
             root: root.clone(),
             session,
@@ -117,7 +115,7 @@ fn is_plain(text: &str) -> bool {
     first && parts.next().is_none() && !text.starts_with('.') && !text.contains('\0')
 }
 
-impl Mirror<'_> {
+impl Mirror {
     /// The path of the log.
     pub fn path(&self) -> &Path {
         &self.path
@@ -203,9 +201,9 @@ impl Mirror<'_> {
         Ok(names)
     }
 
-    /// Moves the session to the trash; for a sub-agent, only its log. Does nothing if the log does
-    /// not exist.
-    pub fn delete(&self) -> Result<()> {
+    /// Moves the session to the trash of a store; for a sub-agent, only its log. Does nothing if the
+    /// log does not exist.
+    pub fn delete(&self, store: &Store) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         *state = State::default();
         let inventory = Inventory::scan(std::slice::from_ref(&self.root));
@@ -226,7 +224,7 @@ impl Mirror<'_> {
                 return Ok(());
             }
         }
-        self.store.trash().move_in(&files, Timestamp::now())?;
+        store.trash().move_in(&files, Timestamp::now())?;
         Ok(())
     }
 
