@@ -15,6 +15,7 @@ use annals::jsonl::Error as FileError;
 use annals::layout::{Chorus, Layout as _};
 use annals::retain::Pins;
 use annals::search::{Query, SearchResults};
+use annals::service::{config_dir, state_dir, system_zone};
 use annals::store::{
     ConversationInfo, Inventory, LedgerWithSession, ReadFailures, RecentQuery, Root, SessionFiles,
     SessionInfo, SessionLabel, SessionWriter, Store, WriteOptions,
@@ -23,7 +24,7 @@ use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use self::environment::{config_dir, environment, is_not_found, state_dir, system_zone, variable};
+use self::environment::{environment, is_not_found, variable};
 use self::problems::Problems;
 use crate::cli::Global;
 use crate::config::Config;

@@ -140,6 +140,41 @@ pub enum IndexProblem {
     Unopenable,
 }
 
+/// Kind of an error, for programs that tell errors apart by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Nothing matches the request.
+    NotFound,
+    /// More than one thing matches the request.
+    Ambiguous,
+    /// The request is invalid or would lose data.
+    Refused,
+    /// Another program is writing or holds a lock; a later attempt may succeed.
+    Busy,
+    /// An earlier sync of the handle failed.
+    Poisoned,
+    /// The operating system failed.
+    Io,
+    /// What was given cannot be parsed.
+    BadInput,
+}
+
+impl ErrorKind {
+    /// Returns its name, such as `not_found`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ErrorKind::NotFound => "not_found",
+            ErrorKind::Ambiguous => "ambiguous",
+            ErrorKind::Refused => "refused",
+            ErrorKind::Busy => "busy",
+            ErrorKind::Poisoned => "poisoned",
+            ErrorKind::Io => "io",
+            ErrorKind::BadInput => "bad_input",
+        }
+    }
+}
+
 impl From<annals_layouts::Error> for Error {
     fn from(error: annals_layouts::Error) -> Self {
         use annals_layouts::Error as E;
@@ -185,6 +220,37 @@ impl Error {
             | Error::Index { path, .. }
             | Error::Link { path, .. } => Some(path),
             _ => None,
+        }
+    }
+
+    /// Returns its kind.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::NotFound { .. } => ErrorKind::NotFound,
+            Error::Ambiguous { .. } => ErrorKind::Ambiguous,
+            Error::Live { .. }
+            | Error::File(
+                FileError::Busy { .. }
+                | FileError::Changed { .. }
+                | FileError::Held { .. }
+                | FileError::BeingReplaced { .. }
+                | FileError::RemovalPending { .. },
+            ) => ErrorKind::Busy,
+            Error::File(FileError::Poisoned { .. }) => ErrorKind::Poisoned,
+            Error::BadId { .. }
+            | Error::Prices(_)
+            | Error::Query { .. }
+            | Error::RefusedDraft { .. } => ErrorKind::BadInput,
+            other if other.is_refusal() => ErrorKind::Refused,
+            _ => ErrorKind::Io,
+        }
+    }
+
+    /// Returns all matches of an ambiguous id.
+    pub fn candidates(&self) -> &[String] {
+        match self {
+            Error::Ambiguous { candidates, .. } => candidates,
+            _ => &[],
         }
     }
 

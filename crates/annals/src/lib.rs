@@ -188,7 +188,7 @@ pub mod jsonl {
 
 pub use annals_layouts::json::{describe_json_error, json_error_reason};
 pub use annals_layouts::{Error as LayoutError, Subject, draft_json, layout, model, text, tree};
-pub use error::{Error, IndexProblem, Result};
+pub use error::{Error, ErrorKind, IndexProblem, Result};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

@@ -21,7 +21,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod convert;
 mod cost;
+mod environment;
 mod follow;
 mod list;
 mod open_session;
@@ -40,7 +42,9 @@ use crate::store::{Inventory, SessionFiles, SessionLabel, Store, Target};
 use crate::time_input::{Now, TIME_FORMS};
 use annals_layouts::model::Money;
 
+pub use convert::Converted;
 pub use cost::{CostAnswer, CostRequest};
+pub use environment::{config_dir, state_dir, system_zone};
 pub use follow::{FollowRequest, FollowedEvents};
 pub use list::{CheckAnswer, ConversationRow, Listed, ProjectRow, SessionRow, SessionsRequest};
 pub use open_session::{AgentRow, MessagesRequest, OpenSession, SessionMessages};

@@ -6,7 +6,7 @@ use annals::search::{Dialect, Query};
 use annals::store::{Root, Session, Store};
 use rusqlite::Connection;
 
-use crate::support::{Case, Copy, QUICK, case, cases, fixtures, picture};
+use crate::support::{Case, Copy, QUICK, case, cases, fixtures, indexed, picture};
 
 /// Returns the texts of the hits of a query, without the index and with it, which must agree.
 fn hits(copy: &Copy, query: &str) -> Vec<String> {
@@ -15,7 +15,7 @@ fn hits(copy: &Copy, query: &str) -> Vec<String> {
     let query = Query::parse(query, &Dialect::default()).unwrap();
     let plain = store.search(&inventory, &query).unwrap();
     assert!(plain.errors.is_empty(), "{:?}", plain.errors);
-    let index = crate::support::indexed(&store, &copy.dir.path().join("state"));
+    let index = indexed(&store, &copy.dir.path().join("state"));
     for _ in 0..2 {
         let found = index.search(&inventory, &query).unwrap();
         assert_eq!(format!("{:?}", found.hits), format!("{:?}", plain.hits));
@@ -66,11 +66,10 @@ fn change_of_one_session_of_a_database_does_not_read_the_others_again() {
     let copy = case("1.18-s03-fork").copy();
     let program = Connection::open(copy.root.path.join("opencode.db")).unwrap();
     program.pragma_update(None, "journal_mode", "WAL").unwrap();
-    let mut index = Index::open(&copy.dir.path().join("state")).unwrap();
-    let mut entries = || {
-        let store = copy.store();
-        let inventory = index.inventory(&store);
-        let rows = index.sessions(&store, &inventory, &|_, _| {});
+    let store = indexed(&copy.store(), &copy.dir.path().join("state"));
+    let entries = || {
+        let inventory = store.inventory();
+        let rows = store.sessions(&inventory).read(&|_, _| {});
         let rows = rows.into_iter().map(|row| row.unwrap());
         rows.map(|row| (row.id.to_string(), row.entries))
             .collect::<std::collections::BTreeMap<_, _>>()

@@ -198,10 +198,10 @@ fn mirrored_lines_are_stored_as_they_are_and_once() {
     let sub = sub.unwrap();
     sub.append(&[line(6)]).unwrap();
     assert_eq!(main.subs().unwrap(), ["subagents/agent-a1"]);
-    sub.delete().unwrap();
+    sub.delete(&store).unwrap();
     assert_eq!(sub.load().unwrap(), None);
     assert!(main.load().unwrap().is_some());
-    main.delete().unwrap();
+    main.delete(&store).unwrap();
     assert_eq!(main.load().unwrap(), None);
     assert!(!store.trash().items().unwrap().is_empty());
 }
