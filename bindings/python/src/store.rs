@@ -221,6 +221,7 @@ impl Store {
             id,
             title,
             options,
+            ..BeginRequest::default()
         };
         let writer = self.0.ask(py, |service| Ok(service.begin(&request)?))?;
         Ok(Writer::new(writer, options.durability))

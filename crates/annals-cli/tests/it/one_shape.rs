@@ -71,7 +71,9 @@ fn the_service_answers_what_the_program_prints() {
             };
             let messages = open.messages(&MessagesRequest::default()).unwrap();
             let show = ask(&["show", &id]);
-            same("messages", json!(messages.entries), &show["entries"]);
+            // Texts that are not valid text have no value.
+            let entries = serde_json::to_value(&messages.entries).unwrap_or_default();
+            same("messages", entries, &show["entries"]);
             same("flaws", json!(open.flaws()), &show["flaws"]);
             compared += 1;
         }

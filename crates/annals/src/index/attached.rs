@@ -1,6 +1,7 @@
 //! The index as a part of a store: opened when it is first needed.
 
 use std::any::Any;
+use std::path::Path;
 
 use crate::cost::{Ledger, PriceFn};
 use crate::error::{Error, Result};
@@ -39,6 +40,14 @@ impl AttachedIndex {
             }
         }
         self.database.as_mut()
+    }
+
+    /// Opens the index like [`open`](Self::open), but fails if it cannot be opened.
+    pub(super) fn open_or_fail(&mut self, state: &Path) -> Result<&mut IndexDatabase> {
+        match &mut self.database {
+            Some(database) => Ok(database),
+            closed => Ok(closed.insert(IndexDatabase::open(state)?)),
+        }
     }
 
     /// Opens the index if it exists.

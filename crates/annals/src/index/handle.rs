@@ -90,6 +90,8 @@ impl Index<'_> {
             match database.save_failure() {
                 Some(why) => {
                     let why = format!("cannot be written: {why}");
+                    // The error replaces the warning.
+                    database.take_warnings();
                     Err(self.error(IndexProblem::Unopenable, why))
                 }
                 None => Ok(errors),
@@ -159,9 +161,8 @@ impl Index<'_> {
     fn with_database<T>(&self, f: impl FnOnce(&mut IndexDatabase) -> T) -> Result<T> {
         if let Some(mut index) = self.store.lock_index()
             && let Some(index) = AttachedIndex::of_store(index.as_mut())
-            && let Some(database) = index.open(self.store)
         {
-            return Ok(f(database));
+            return Ok(f(index.open_or_fail(self.state)?));
         }
         Ok(f(&mut IndexDatabase::open(self.state)?))
     }

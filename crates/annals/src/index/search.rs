@@ -7,9 +7,7 @@ use rusqlite::Connection;
 
 use crate::error::Result;
 use crate::search::tokenizer::{Lookup, lookups};
-use crate::search::{
-    Matcher, Query, ScanPlan, SearchResults, SearchRun, StopFn, Term, TermKind,
-};
+use crate::search::{Matcher, Query, ScanPlan, SearchResults, SearchRun, StopFn, Term, TermKind};
 use crate::store::Inventory;
 use annals_layouts::model::Span;
 

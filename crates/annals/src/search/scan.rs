@@ -108,6 +108,9 @@ impl<'a> SearchRun<'a> {
         let mut sources = Vec::new();
         for (session, files) in inventory.sessions.iter().enumerate() {
             let logs = files.logs().flat_map(RootFile::volumes);
+            // What a fork continues is found in the session that it was forked from.
+            let is_copied = |file: &RootFile| file.slice.as_ref().is_some_and(|it| it.copied);
+            let logs = logs.filter(|file| !is_copied(file));
             let logs = logs.chain(files.notes());
             // Skip sessions that the query excludes, whatever their records contain.
             let known = |filter: &Filter| match filter {

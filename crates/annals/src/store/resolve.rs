@@ -261,6 +261,17 @@ impl Store {
             return Ok(found);
         }
         let metadata = match std::fs::metadata(&absolute) {
+            // The path of a session in a database that is in no open root.
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+                let found = self.root_at(&absolute).map(|root| {
+                    let inventory = Inventory::scan(std::slice::from_ref(&root));
+                    session_in_database(&inventory, &absolute)
+                });
+                return match found.transpose()?.flatten() {
+                    Some(found) => Ok(found),
+                    None => Err(Error::io("read", path, error)),
+                };
+            }
             // The text may be a log name of some root's layout.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let id = path.to_string_lossy().into_owned();
@@ -295,9 +306,11 @@ impl Store {
             return Ok(found);
         }
         // The log may be in a root that is not open. Scan that root for the files of the session.
-        if let Some(root) = root_above(&absolute) {
-            let root = root.reporting_to(self.failures());
+        if let Some(root) = self.root_at(&absolute) {
             let inventory = Inventory::scan(std::slice::from_ref(&root));
+            if let Some(found) = session_in_database(&inventory, &absolute)? {
+                return Ok(found);
+            }
             if let Some(found) = session_of_file(&inventory, &absolute, &id)? {
                 return Ok(found);
             }
@@ -309,6 +322,11 @@ impl Store {
         let real = absolute.canonicalize();
         let real = real.map_err(|error| Error::io("read", path, error))?;
         lone_log(real, id, self.failures())
+    }
+
+    /// Finds the root that contains a file, whether or not it is open.
+    fn root_at(&self, path: &Path) -> Option<Root> {
+        root_above(path).map(|root| root.reporting_to(self.failures()))
     }
 }
 

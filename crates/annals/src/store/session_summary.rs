@@ -380,7 +380,13 @@ fn charges(session: &Session) -> Vec<Charge> {
             sheet.add(outline);
         }
         let only = file.slice.is_none().then_some(&session.files.id);
-        charges.extend(sheet.charges(0, only));
+        let mut own: Vec<Charge> = sheet.charges(0, only).collect();
+        if let (true, Some(agent)) = (file.slice.is_some(), &file.artifact.agent) {
+            for charge in &mut own {
+                charge.source_mut().agent = Some(agent.as_str().into());
+            }
+        }
+        charges.extend(own);
     }
     charges
 }

@@ -565,8 +565,13 @@ fn filters_match_entries_in_every_layout() {
                 })
                 .collect();
             for (_, place) in expected.iter().filter(|(other, _)| *other == query) {
+                // What a fork by reference continues is found in its parent.
+                let in_parent = layout == "codex"
+                    && hits
+                        .iter()
+                        .any(|hit| (hit.1, &hit.2) == (place.1, &place.2));
                 assert!(
-                    hits.contains(place),
+                    hits.contains(place) || in_parent,
                     "{layout} {} {query}: {place:?}",
                     case.name
                 );
