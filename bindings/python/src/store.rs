@@ -252,7 +252,10 @@ impl Store {
     }
 
     fn undelete(&self, py: Python<'_>, id: &str) -> Result<()> {
-        self.0.ask(py, |service| Ok(drop(service.undelete(id)?)))
+        self.0.ask(py, |service| {
+            service.undelete(id)?;
+            Ok(())
+        })
     }
 
     #[pyo3(signature = (project, *, plan=false))]

@@ -52,7 +52,7 @@ impl Corpus {
             writer
                 .append(Draft::assistant(reply).model("claude-sonnet-4-5"))
                 .unwrap();
-            let result = Draft::tool_result(&format!("toolu_{number}"), "done");
+            let result = Draft::tool_result(format!("toolu_{number}"), "done");
             writer.append(result).unwrap();
             for turn in 0..number % 7 {
                 writer
