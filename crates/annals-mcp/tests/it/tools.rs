@@ -37,6 +37,48 @@ fn questions() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// No answer is larger than its budget, whatever it shows, and each page is a valid answer.
+#[test]
+fn no_answer_exceeds_its_budget() {
+    let corpus = Corpus::new();
+    let server = corpus.server(Corpus::options());
+    let mut answers = 0;
+    for (tool, question) in questions() {
+        for budget in [200, 257, 500, 2_000, 10_000] {
+            let mut arguments = question.clone();
+            let limit = match tool {
+                "cost" => 2_000,
+                _ => {
+                    arguments["budget"] = budget.into();
+                    budget
+                }
+            };
+            for _ in 0..4 {
+                let answer = call(&server, tool, arguments.clone());
+                let answer = answer.unwrap_or_else(|error| panic!("{tool} {arguments}: {error}"));
+                assert!(
+                    answer.bytes() <= 4 * limit,
+                    "{tool} {arguments}: {}",
+                    answer.bytes()
+                );
+                assert!(answer.text.contains("evidence"), "{tool}");
+                assert!(answer.structured["note"].is_string(), "{tool}");
+                assert!(
+                    !answer.text.contains(['\u{1b}', '\u{202e}', '\0']),
+                    "{tool}"
+                );
+                answers += 1;
+                let Some(next) = answer.structured.get("next") else {
+                    break;
+                };
+                assert!(answer.text.ends_with(next.as_str().unwrap()), "{tool}");
+                arguments["next"] = next.clone();
+            }
+        }
+    }
+    assert!(answers > 150, "{answers}");
+}
+
 #[test]
 fn next_goes_through_all_rows_once() {
     let corpus = Corpus::new();
