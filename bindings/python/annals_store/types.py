@@ -110,6 +110,7 @@ class _SessionAttributes(TypedDict, total=False):
     agent_name: str | None
     channel: str | None
     conversation: str | None
+    forked_from: str | None
     format_version: str | None
     git_branch: str | None
     session_id: str | None
