@@ -1,6 +1,6 @@
 //! Errors as they cross to JavaScript: the reason is a JSON text that `lib/errors.cjs` reads.
 
-use annals::jsonl::Error as FileError;
+use annals::ErrorKind;
 use napi::Status;
 use serde::Serialize;
 
@@ -18,21 +18,21 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
     pub(crate) fn bad_input(why: impl Into<String>) -> Self {
-        Failure::of_kind("bad_input", why)
+        Failure::of_kind(ErrorKind::BadInput, why)
     }
 
     pub(crate) fn refused(why: impl Into<String>) -> Self {
-        Failure::of_kind("refused", why)
+        Failure::of_kind(ErrorKind::Refused, why)
     }
 
-    /// A fault of the library: it stays in the call that met it.
+    /// Returns the error for a panic of the library in one call.
     pub(crate) fn panic() -> Self {
-        Failure::of_kind("io", "internal error of annals")
+        Failure::of_kind(ErrorKind::Io, "internal error of annals")
     }
 
-    fn of_kind(kind: &'static str, message: impl Into<String>) -> Self {
+    fn of_kind(kind: ErrorKind, message: impl Into<String>) -> Self {
         Failure {
-            kind,
+            kind: kind.as_str(),
             message: message.into(),
             path: None,
             candidates: Vec::new(),
@@ -42,35 +42,10 @@ impl Failure {
 
 impl From<annals::Error> for Failure {
     fn from(error: annals::Error) -> Self {
-        use annals::Error as E;
-        let kind = match &error {
-            E::NotFound { .. } => "not_found",
-            E::Ambiguous { .. } => "ambiguous",
-            E::BadId { .. } | E::Query { .. } | E::Prices(_) | E::RefusedDraft { .. } => {
-                "bad_input"
-            }
-            E::Live { .. } => "busy",
-            E::File(file) => match file {
-                FileError::Busy { .. }
-                | FileError::BeingReplaced { .. }
-                | FileError::RemovalPending { .. }
-                | FileError::Changed { .. }
-                | FileError::Held { .. } => "busy",
-                FileError::Poisoned { .. } => "poisoned",
-                _ if file.is_refusal() => "refused",
-                _ => "io",
-            },
-            E::Index { .. } => "io",
-            _ => "refused",
-        };
         Failure {
             path: error.path().map(|path| path.display().to_string()),
-            message: error.to_string(),
-            candidates: match error {
-                E::Ambiguous { candidates, .. } => candidates,
-                _ => Vec::new(),
-            },
-            ..Failure::of_kind(kind, "")
+            candidates: error.candidates().to_vec(),
+            ..Failure::of_kind(error.kind(), error.to_string())
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::writer::WriterHandle;
 /// Texts up to this size are parsed at once.
 const PART_BYTES: usize = 32 << 10;
 
-/// What a call returns to JavaScript.
+/// Return value of a call from JavaScript.
 pub(crate) type Reply = Either6<(), String, Buffer, WriterHandle, SessionHandle, Vec<Buffer>>;
 
 /// A call that runs on a thread of libuv's pool.

@@ -22,7 +22,7 @@ struct Held {
     session: RwLock<OpenSession>,
 }
 
-/// What the class has as members.
+/// Data members of the class.
 #[derive(Serialize)]
 struct Head<'a> {
     info: SessionRow,

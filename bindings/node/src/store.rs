@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use annals::convert::{ConvertOptions, ConvertSelection};
-use annals::cost::{PriceMode, Prices};
 use annals::layout::Env;
 use annals::service::Service;
 use annals::store::{Root, Store};
@@ -213,11 +212,7 @@ fn open_service(options: StoreOptions) -> Result<Service> {
         service = service.with_index(state);
     }
     if let Some(path) = options.prices {
-        let bytes = std::fs::read(&path);
-        let bytes = bytes.map_err(|error| annals::Error::io("read", &path, error))?;
-        let prices = Prices::built_in().with_list_bytes(&bytes, &path);
-        let prices = prices.map_err(annals::Error::from)?;
-        service = service.with_prices(prices, PriceMode::default());
+        service = service.with_price_list(path.into())?;
     }
     Ok(service)
 }
