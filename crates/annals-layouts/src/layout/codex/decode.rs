@@ -1,4 +1,4 @@
-//! Decodes derived lines, and the documents beside the rollouts.
+//! Decodes the derived lines of rollouts, and the other documents of the root.
 
 use crate::json::{Flag, Raw, Text, object};
 use crate::layout::entry_outline;

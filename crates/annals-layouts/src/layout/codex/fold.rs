@@ -71,7 +71,7 @@ object! {
 /// Input, cached input, cache writes and output.
 type Counts = [u64; 4];
 
-/// What is derived from a line.
+/// Data derived from one line of a rollout.
 #[derive(Default)]
 struct Slot {
     named: bool,

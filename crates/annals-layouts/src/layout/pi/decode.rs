@@ -237,7 +237,7 @@ fn line_entries(line: &Line<'_>, span: Span, fault: &mut Option<String>) -> Vec<
         found.push(PiEntry::from(summary));
     }
     if let Some((usage, recorded)) = spent {
-        // What the summary cost. The record does not name the model.
+        // Recorded cost of the summary's response. The record does not name the model.
         let mut message = Message::new(Role::Assistant, Vec::new());
         message.usage = Some(usage);
         message.response = Some(response_key(line));
