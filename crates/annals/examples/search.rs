@@ -5,7 +5,7 @@
 //! ```
 
 use annals::model::{Block, Draft};
-use annals::search::{Dialect, Filter, Order, Query, Speaker};
+use annals::search::{Dialect, Order, Query};
 use annals::store::{Root, Store};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -40,7 +40,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // Parts of identifiers are words; a program may add conditions of its own.
-    let query = Query::parse("header", &Dialect::default())?.and(Filter::Role(Speaker::Human));
+    let dialect = Dialect::default();
+    let query = Query::parse("header", &dialect)?.filter("role", ["human"], &dialect)?;
     let found = indexed.search(&inventory, &query)?;
     println!("{} of a person", found.total);
     Ok(())

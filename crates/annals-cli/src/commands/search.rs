@@ -6,7 +6,7 @@ mod list;
 
 use std::collections::{HashMap, HashSet};
 
-use annals::search::{Dialect, Filter, Order, Query, SearchResults};
+use annals::search::{Dialect, Order, Query, SearchResults};
 use annals::store::{Inventory, SessionFiles};
 use annals::view::HitNames;
 use anyhow::{Result, bail};
@@ -225,7 +225,7 @@ fn build_query(args: &SearchArgs, context: &Context) -> Result<Query> {
             || args.period.since.is_some()
             || args.period.until.is_some() =>
         {
-            Query::new(Default::default())
+            Query::all()
         }
         true => bail!("empty query: give words, or conditions such as --tool Bash --since 1d"),
     };
@@ -237,15 +237,10 @@ fn build_query(args: &SearchArgs, context: &Context) -> Result<Query> {
             "project" => spellings(value, std::iter::empty()),
             _ => vec![value.clone()],
         });
-        let filters = values.map(|value| Filter::from_name(name, &value, &dialect));
-        query = query.and_any(filters.collect::<annals::Result<_>>()?);
+        query = query.filter(name, values, &dialect)?;
     }
     let (since, until) = args.period.resolve(context)?;
-    let since = since.map(Filter::Since);
-    query = since
-        .into_iter()
-        .chain(until.map(Filter::Until))
-        .fold(query, Query::and);
+    query = query.between(since, until);
     if let Some(sort) = args.sort {
         query = query.order(match sort {
             Sort::Relevance => Order::Relevance,

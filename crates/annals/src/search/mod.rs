@@ -34,7 +34,8 @@ use crate::error::Result;
 use crate::store::Inventory;
 
 pub(crate) use matcher::Matcher;
-pub use query::{Dialect, Expr, Filter, Order, Query, Speaker, Term, TermKind, TextPart};
+pub use query::{Dialect, Order, Query, Term, TextPart};
+pub(crate) use query::{Filter, TermKind};
 pub use results::{Hit, SearchResults};
 pub(crate) use scan::{ScanPlan, SearchRun};
 pub(crate) use searchable_text::{extra_text, text_pieces};

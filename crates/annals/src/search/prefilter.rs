@@ -100,13 +100,16 @@ mod tests {
             ("🎉", r#"{"text":"\ud83c\udf89"}"#, true),
             ("🎉", r#"{"text":"\ud83d\ude00"}"#, false),
         ] {
-            let term = Term::literal(word);
+            let term = Term::new_literal(word);
             let filter = Prefilter::new(&[&term]).unwrap();
             let found = filter.find(record.as_bytes()).is_some();
             assert_eq!(found, may, "{word} in {record}");
         }
         for word in ["\"", "//", "\\"] {
-            assert!(Prefilter::new(&[&Term::literal(word)]).is_none(), "{word}");
+            assert!(
+                Prefilter::new(&[&Term::new_literal(word)]).is_none(),
+                "{word}"
+            );
         }
     }
 }

@@ -10,18 +10,17 @@ pub use parse::Dialect;
 
 /// Search query with its result options.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Query {
     /// Condition on records.
-    pub expr: Expr,
+    pub(crate) expr: Expr,
     /// Order of the hits.
-    pub order: Order,
+    pub(crate) order: Order,
     /// Maximum number of hits.
-    pub limit: usize,
+    pub(crate) limit: usize,
     /// Number of messages to include before and after each hit.
-    pub context: usize,
+    pub(crate) context: usize,
     /// Stop when `limit` hits are found.
-    pub first: bool,
+    pub(crate) first: bool,
 }
 
 /// Tools of annals' own server for agents. An agent that searches its history records the answers
@@ -35,15 +34,23 @@ impl Query {
     /// use annals::search::{Dialect, Query};
     ///
     /// let query = Query::parse(r#""connection reset" OR timeout role:user -tool:Bash"#, &Dialect::default())?;
-    /// # assert!(query.has_terms());
+    /// # assert_eq!(query.required_filters(), 1);
     /// # Ok::<(), annals::Error>(())
     /// ```
     pub fn parse(text: &str, dialect: &Dialect) -> Result<Self> {
         Ok(Query::new(parse::parse(text, dialect)?))
     }
 
+    /// Names of all filters, as written before the colon in a query.
+    pub const FILTER_NAMES: &'static [&'static str] = &parse::NAMES;
+
+    /// Creates a query that matches all records.
+    pub fn all() -> Self {
+        Query::new(Expr::default())
+    }
+
     /// Creates a query with default options.
-    pub fn new(wanted: Expr) -> Self {
+    pub(crate) fn new(wanted: Expr) -> Self {
         let mut query = Query {
             expr: wanted,
             order: Order::Relevance,
@@ -58,8 +65,38 @@ impl Query {
         query
     }
 
+    /// Requires one of the values of a filter, as `(role:user OR role:tool)` in a query does. No
+    /// values add nothing.
+    ///
+    /// ```
+    /// use annals::search::{Dialect, Query};
+    ///
+    /// let dialect = Dialect::default();
+    /// let query = Query::parse("timeout", &dialect)?.filter("role", ["user", "tool"], &dialect)?;
+    /// # assert_eq!(query.required_filters(), 2);
+    /// # Ok::<(), annals::Error>(())
+    /// ```
+    pub fn filter<V: AsRef<str>>(
+        self,
+        name: &str,
+        values: impl IntoIterator<Item = V>,
+        dialect: &Dialect,
+    ) -> Result<Self> {
+        let values = values.into_iter();
+        let filters = values.map(|value| parse::filter(name, value.as_ref(), dialect));
+        let filters = filters.collect::<std::result::Result<_, _>>();
+        Ok(self.and_any(filters.map_err(crate::Error::Refused)?))
+    }
+
+    /// Requires a time of at least `since` and at most `until`.
+    pub fn between(self, since: Option<Timestamp>, until: Option<Timestamp>) -> Self {
+        let since = since.map(Filter::Since);
+        let filters = since.into_iter().chain(until.map(Filter::Until));
+        filters.fold(self, Query::and)
+    }
+
     /// Adds a required filter.
-    pub fn and(mut self, more: Filter) -> Self {
+    pub(crate) fn and(mut self, more: Filter) -> Self {
         let more = Expr::Filter(more);
         match &mut self.expr {
             Expr::All(parts) => parts.push(more),
@@ -69,7 +106,7 @@ impl Query {
     }
 
     /// Excludes what a filter matches.
-    pub fn and_not(self, unwanted: Filter) -> Self {
+    pub(crate) fn and_not(self, unwanted: Filter) -> Self {
         let before = self.expr;
         let not = Expr::Not(Box::new(Expr::Filter(unwanted)));
         Query {
@@ -85,12 +122,12 @@ impl Query {
     }
 
     /// Excludes calls and results of annals' own tools for agents: they repeat what was found.
-    pub fn without_echoes(self) -> Self {
+    pub(crate) fn without_echoes(self) -> Self {
         self.and_not(Filter::Tool(OWN_TOOLS.to_owned()))
     }
 
     /// Requires at least one of these filters; an empty list adds nothing.
-    pub fn and_any(mut self, more: Vec<Filter>) -> Self {
+    pub(crate) fn and_any(mut self, more: Vec<Filter>) -> Self {
         match more.len() {
             0 => self,
             1 => more.into_iter().fold(self, Query::and),
@@ -129,8 +166,34 @@ impl Query {
     }
 
     /// Returns true if the query has any term, not only filters.
-    pub fn has_terms(&self) -> bool {
+    pub(crate) fn has_terms(&self) -> bool {
         self.expr.contains(&|part| matches!(part, Expr::Term(_)))
+    }
+
+    /// Returns the terms that are not negated.
+    pub fn required_terms(&self) -> Vec<&Term> {
+        let mut terms = Vec::new();
+        self.expr.each_required(&mut |part| match part {
+            Expr::Term(term) => terms.push(term),
+            _ => {}
+        });
+        terms
+    }
+
+    /// Returns the number of filters that are not negated.
+    pub fn required_filters(&self) -> usize {
+        let mut count = 0;
+        self.expr
+            .each_required(&mut |part| count += usize::from(matches!(part, Expr::Filter(_))));
+        count
+    }
+
+    /// Returns true if a record may match one part of the query without another.
+    pub fn has_alternatives(&self) -> bool {
+        let mut found = false;
+        self.expr
+            .each_required(&mut |part| found |= matches!(part, Expr::Any(_)));
+        found
     }
 }
 
@@ -149,8 +212,7 @@ pub enum Order {
 
 /// Condition on records.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Expr {
+pub(crate) enum Expr {
     /// All of these; an empty list matches everything.
     All(Vec<Expr>),
     /// At least one of these.
@@ -170,6 +232,17 @@ impl Default for Expr {
 }
 
 impl Expr {
+    /// Calls `f` with this part and those inside it that are not negated.
+    fn each_required<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+        f(self);
+        match self {
+            Expr::All(parts) | Expr::Any(parts) => {
+                parts.iter().for_each(|part| part.each_required(f))
+            }
+            Expr::Not(_) | Expr::Term(_) | Expr::Filter(_) => {}
+        }
+    }
+
     /// Returns true if any part satisfies `is`.
     pub(crate) fn contains(&self, is: &dyn Fn(&Expr) -> bool) -> bool {
         is(self)
@@ -183,20 +256,18 @@ impl Expr {
 
 /// Text to find.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Term {
     /// Text or regular expression.
-    pub text: String,
+    pub(crate) text: String,
     /// Interpretation of the text.
-    pub kind: TermKind,
+    pub(crate) kind: TermKind,
     /// Match letter case.
-    pub case: bool,
+    pub(crate) case: bool,
 }
 
 /// Interpretation of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TermKind {
+pub(crate) enum TermKind {
     /// Literal text. A space matches any separator of words: white space, punctuation and symbols.
     /// The text must start and end at a word boundary, unless that side is open.
     Literal {
@@ -211,9 +282,10 @@ pub enum TermKind {
 
 impl Term {
     /// Creates a literal term.
-    pub fn literal(text: impl Into<String>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn new_literal(text: &str) -> Self {
         Term {
-            text: text.into(),
+            text: text.to_owned(),
             kind: TermKind::Literal {
                 open_start: false,
                 open_end: false,
@@ -221,12 +293,33 @@ impl Term {
             case: false,
         }
     }
+
+    /// Returns the literal text; `None` for a regular expression.
+    pub fn literal(&self) -> Option<&str> {
+        match self.kind {
+            TermKind::Literal { .. } => Some(&self.text),
+            TermKind::Pattern => None,
+        }
+    }
+
+    /// Returns true if both ends of the text must be at a word boundary.
+    pub fn matches_whole_words(&self) -> bool {
+        let whole = TermKind::Literal {
+            open_start: false,
+            open_end: false,
+        };
+        self.kind == whole
+    }
+
+    /// Returns true if the letter case matters.
+    pub fn matches_case(&self) -> bool {
+        self.case
+    }
 }
 
 /// Condition on records other than a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Filter {
+pub(crate) enum Filter {
     /// Project of the session: path, name or id.
     Project(String),
     /// Prefix of the session id, or thread name.
@@ -258,28 +351,9 @@ pub enum Filter {
     Until(Timestamp),
 }
 
-impl Filter {
-    /// Names of all filters, as written before the colon in a query.
-    pub const NAMES: &'static [&'static str] = &parse::NAMES;
-
-    /// Creates a filter from its name and value, as in `role:user`.
-    ///
-    /// ```
-    /// use annals::search::{Dialect, Filter, Speaker};
-    ///
-    /// let filter = Filter::from_name("role", "user", &Dialect::default())?;
-    /// assert_eq!(filter, Filter::Role(Speaker::User));
-    /// # Ok::<(), annals::Error>(())
-    /// ```
-    pub fn from_name(name: &str, value: &str, dialect: &Dialect) -> Result<Self> {
-        parse::filter(name, value, dialect).map_err(crate::Error::Refused)
-    }
-}
-
 /// Speaker, as named in queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Speaker {
+pub(crate) enum Speaker {
     /// The user role: a person, or tool results.
     User,
     /// A person at the keyboard.
@@ -303,7 +377,7 @@ impl TextPart {
 
 impl Speaker {
     /// All speakers, by the names used in queries.
-    pub const NAMES: &'static [(&'static str, Speaker)] = &[
+    pub(crate) const NAMES: &'static [(&'static str, Speaker)] = &[
         ("user", Speaker::User),
         ("human", Speaker::Human),
         ("assistant", Speaker::Assistant),
@@ -336,7 +410,7 @@ pub enum TextPart {
 
 impl TextPart {
     /// All kinds, by the names used in queries.
-    pub const NAMES: &'static [(&'static str, TextPart)] = &[
+    pub(crate) const NAMES: &'static [(&'static str, TextPart)] = &[
         ("text", TextPart::Text),
         ("thinking", TextPart::Thinking),
         ("tool", TextPart::Tool),

@@ -56,7 +56,7 @@ pub struct Hit {
     /// Byte ranges of the matches in the snippet.
     pub highlights: Vec<Range<usize>>,
     /// Relevance.
-    pub score: f64,
+    pub(crate) score: f64,
     /// Messages before it, oldest first, as many as requested.
     pub before: Vec<Entry>,
     /// Messages after it.

@@ -271,9 +271,9 @@ mod tests {
     #[test]
     fn short_terms_always_compile_as_regex() {
         let mut words = "k ".repeat(SHORT / 2);
-        let term = Term::literal(words.trim_end());
+        let term = Term::new_literal(words.trim_end());
         assert!(TermMatcher::new(&term).unwrap().regex().is_some());
         words.push_str("k k");
-        assert!(TermMatcher::new(&Term::literal(&words)).is_ok());
+        assert!(TermMatcher::new(&Term::new_literal(&words)).is_ok());
     }
 }

@@ -176,7 +176,7 @@ impl Service {
     fn query(&self, request: &SearchRequest) -> Result<Query> {
         let dialect = Dialect::new(self.typed_now()).regex(request.regex);
         let mut query = match request.query.trim() {
-            "" => Query::new(Default::default()),
+            "" => Query::all(),
             text => Query::parse(text, &dialect)?,
         };
         if let Some(project) = &request.project {

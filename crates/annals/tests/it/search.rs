@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use annals::model::{Block, Body, Entry, Role};
-use annals::search::{Dialect, Filter, Hit, Order, Query, SearchResults, TextPart};
+use annals::search::{Dialect, Hit, Order, Query, SearchResults, TextPart};
 use annals::store::{Root, Session, Store, Target};
 use serde_json::{Value, json};
 
@@ -111,7 +111,8 @@ fn search_filters_by_time_project_and_layout() {
     assert_eq!(count("needle project:/w/app"), 3);
     assert_eq!(count("needle project:other"), 0);
     assert_eq!(count("needle -project:other"), 3);
-    let query = parse("needle").and(Filter::Layout("clog".into()));
+    let query = parse("needle").filter("layout", ["clog"], &Dialect::default());
+    let query = query.unwrap();
     assert_eq!(search(&store, &query).total, 0);
     assert_eq!(count(""), 3);
 }
@@ -368,16 +369,14 @@ fn queries_match_the_expected_lines() {
         ("-needle", "kind", "text"),
         ("needle", "branch", "main"),
     ] {
-        let filter = Filter::from_name(name, value, &dialect).unwrap();
+        let outside = parse(text).filter(name, [value], &dialect).unwrap();
         let inside = parse(&format!("({text}) {name}:{value}"));
-        assert_eq!(
-            lines(&parse(text).and(filter)),
-            lines(&inside),
-            "{text} {name}"
-        );
+        assert_eq!(lines(&outside), lines(&inside), "{text} {name}");
     }
-    let tools = ["Bash", "Edit"].map(|tool| Filter::Tool(tool.to_owned()));
-    assert_eq!(lines(&parse("needle").and_any(tools.to_vec())), [5, 6, 7]);
+    let tools = parse("needle").filter("tool", ["Bash", "Edit"], &dialect);
+    assert_eq!(lines(&tools.unwrap()), [5, 6, 7]);
+    let no_tools = parse("needle").filter("tool", [""; 0], &dialect);
+    assert_eq!(lines(&no_tools.unwrap()), lines(&parse("needle")));
 }
 
 #[test]

@@ -23,11 +23,11 @@ const DEEPEST: usize = 64;
 #[non_exhaustive]
 pub struct Dialect {
     /// Match letter case.
-    pub case: bool,
+    pub(crate) case: bool,
     /// Parse the whole query as one regular expression.
-    pub regex: bool,
+    pub(crate) regex: bool,
     /// Current time, for relative times such as `after:yesterday`.
-    pub now: Now,
+    pub(crate) now: Now,
 }
 
 impl Default for Dialect {
