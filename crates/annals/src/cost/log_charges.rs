@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use annals_layouts::layout::ReplyDelta;
-use annals_layouts::model::{Fact, Outline, OutlineKind, SYNTHETIC, SessionId};
+use annals_layouts::model::{Fact, Outline, OutlineKind, ResponseKey, SYNTHETIC, SessionId};
 
 use super::first_seen::FirstSeen;
 use super::{Charge, ChargeSource};
@@ -57,6 +57,15 @@ pub(crate) struct LogStart {
     pub(crate) time: Option<Timestamp>,
 }
 
+/// Agent of the replies that early clients wrote into the main log: of sub-agents without ids.
+pub(crate) const SIDECHAIN: &str = "sidechain";
+
+/// Returns the name of the sub-agent without an id that received a response.
+pub(crate) fn sidechain_of(response: ResponseKey) -> String {
+    let [high, low] = response.message.halves();
+    format!("{SIDECHAIN} {high:016x}{low:016x}")
+}
+
 impl LogCharges {
     /// Adds the next record.
     pub fn add(&mut self, outline: &Outline) {
@@ -102,8 +111,7 @@ impl LogCharges {
             return;
         }
         let agent = outline.agent.as_ref().map(|agent| agent.as_str());
-        // Early clients wrote sub-agents into the main log without ids.
-        let agent = agent.or(outline.sidechain.then_some("sidechain"));
+        let agent = agent.or(outline.sidechain.then_some(SIDECHAIN));
         let charge = self.last.get_or_insert_with(|| Charge::new(0));
         charge.response = reply.response;
         charge.time = outline.time;

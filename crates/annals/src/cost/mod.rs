@@ -41,7 +41,7 @@ pub use context_window::ContextFill;
 pub use dimension::Dimension;
 pub use ledger::{Account, Charge, ChargeSource, Ledger};
 pub use log_charges::LogCharges;
-pub(crate) use log_charges::LogStart;
+pub(crate) use log_charges::{LogStart, SIDECHAIN, sidechain_of};
 pub use prices::{PriceMode, Prices};
 pub use report::{
     AgentKindFn, BranchFn, BranchName, CostReport, ModelTally, PriceFn, ReportOptions, ReportRow,

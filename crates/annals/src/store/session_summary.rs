@@ -14,7 +14,7 @@ use hashbrown::hash_table::Entry;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::cost::{Account, Charge, Ledger, LogCharges};
+use crate::cost::{Account, Charge, Ledger, LogCharges, SIDECHAIN, sidechain_of};
 use crate::error::Result;
 use annals_layouts::layout::Layout;
 use annals_layouts::model::{
@@ -515,7 +515,38 @@ fn agent_kinds(session: &Session) -> BTreeMap<String, String> {
         };
         Some((agent.id.as_ref()?.to_string(), kind?))
     });
-    agents.collect()
+    agents.chain(sidechain_kinds(session)).collect()
+}
+
+/// Returns the kind of the sub-agents without ids: one for all, or one for each of their responses.
+fn sidechain_kinds(session: &Session) -> Vec<(String, String)> {
+    let agents = session.agents.iter();
+    let agents: Vec<(&Agent, usize)> = agents
+        .filter(|agent| agent.id.is_none())
+        .filter_map(|agent| Some((agent, agent.sidechain?)))
+        .collect();
+    let kinds: BTreeSet<Option<&str>> = agents
+        .iter()
+        .map(|(agent, _)| agent.kind.as_deref())
+        .collect();
+    if kinds.len() == 1 {
+        let kind = kinds.into_iter().flatten();
+        return kind
+            .map(|kind| (SIDECHAIN.to_owned(), kind.to_owned()))
+            .collect();
+    }
+    let mut found = Vec::new();
+    for (agent, number) in agents {
+        let (Some(kind), Some((_, scan, tree))) = (&agent.kind, session.log(agent.log)) else {
+            continue;
+        };
+        let entries = tree.sidechains.get(number).map(|chain| &chain.entries);
+        let entries = entries.into_iter().flatten();
+        let replies = entries.filter_map(|&at| scan.outlines.get(at)?.reply.as_ref());
+        let responses = replies.filter_map(|reply| reply.response);
+        found.extend(responses.map(|response| (sidechain_of(response), kind.clone())));
+    }
+    found
 }
 
 /// Directories that a folder may be named after.

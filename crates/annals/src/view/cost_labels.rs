@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use annals_layouts::model::SessionId;
 
-use crate::cost::{Account, Charge, CostReport, Ledger, ReportOptions, RowPart};
+use crate::cost::{
+    Account, Charge, CostReport, Ledger, ReportOptions, RowPart, SIDECHAIN, sidechain_of,
+};
 use crate::store::{Inventory, SessionFiles, SessionLabel};
 
 /// Labels of the sessions of a report, by account number.
@@ -73,8 +75,12 @@ impl CostLabels {
     /// Returns the kind of the sub-agent that received a response.
     pub fn agent_kind(&self, charge: &Charge) -> Option<Arc<str>> {
         let agent = charge.source.agent.as_deref()?;
-        let label = self.0.get(&charge.account)?;
-        label.agent_kinds.get(agent).cloned()
+        let kinds = &self.0.get(&charge.account)?.agent_kinds;
+        let of_response = || match (agent, charge.response) {
+            (SIDECHAIN, Some(response)) => kinds.get(&sidechain_of(response)),
+            _ => None,
+        };
+        kinds.get(agent).or_else(of_response).cloned()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use annals::cost::{Dimension, ReportRow};
 use annals::jsonl::Durability;
 use annals::model::{Block, Draft};
 use annals::search::Order;
@@ -10,7 +11,7 @@ use annals::store::{MessageFilter, Root, Store, WriteOptions};
 use annals::view::PageRequest;
 use serde_json::Value;
 
-use crate::support::cases;
+use crate::support::{case, cases};
 
 fn is_shared<T: Send + Sync>(_: &T) {}
 
@@ -224,4 +225,45 @@ fn a_mirror_never_leaves_its_root() {
     }
     assert!(refused("-p", "../x", None));
     assert!(!refused("/home/me/app", id, None));
+}
+
+/// Clients 1.0 write sub-agents into the main log, without ids or kinds: only the calls have kinds.
+#[test]
+fn costs_of_sub_agents_without_ids_have_the_kind_that_their_calls_ask_for() {
+    let rows = |edit: &dyn Fn(String) -> String| {
+        let copy = case("1.0.128-s04-agent").copy();
+        let log = copy.files("0c43").main_path().to_owned();
+        fs::write(&log, edit(fs::read_to_string(&log).unwrap())).unwrap();
+        let by_agent = CostRequest {
+            by: vec![Dimension::Agent],
+            ..CostRequest::default()
+        };
+        let plain = Service::new(copy.store());
+        let indexed = Service::new(copy.store()).with_index(&copy.state());
+        let [first, second, without] = [&indexed, &indexed, &plain].map(|service| {
+            let answer = service.cost(&by_agent).unwrap();
+            let row = |row: &ReportRow| (row.key(), row.tally.requests);
+            let mut rows: Vec<(String, u64)> = answer.report.rows.iter().map(row).collect();
+            rows.sort();
+            rows
+        });
+        assert_eq!(first, without);
+        assert_eq!(second, without);
+        without
+    };
+    let expect = |rows: &[(String, u64)], wanted: &[(&str, u64)]| {
+        let rows: Vec<(&str, u64)> = rows.iter().map(|(key, n)| (key.as_str(), *n)).collect();
+        assert_eq!(rows, wanted);
+    };
+    let kind = r#""subagent_type":"general-purpose""#;
+    expect(&rows(&|log| log), &[("general-purpose", 4), ("main", 4)]);
+    expect(
+        &rows(&|log| log.replacen(kind, r#""subagent_type":"reviewer""#, 1)),
+        &[("general-purpose", 2), ("main", 4), ("reviewer", 2)],
+    );
+    // The call of one of them is lost.
+    expect(
+        &rows(&|log| log.replacen(r#""prompt":"[[sub]] first""#, r#""prompt":"another""#, 1)),
+        &[("general-purpose", 2), ("main", 4), ("sub-agent", 2)],
+    );
 }
