@@ -268,12 +268,7 @@ fn all_lists(context: &mut Context, inventory: &Inventory, all: bool) -> Vec<Tod
     let mut lists = Vec::new();
     for files in inventory.sessions.iter().filter(keeps) {
         // Most lists are empty; a log is read only for the title of one that is not.
-        let beside = SessionFiles {
-            log: None,
-            agents: Vec::new(),
-            ..files.clone()
-        };
-        let open = Session::read(beside).and_then(|session| session.todos());
+        let open = Session::read(files.without_logs()).and_then(|session| session.todos());
         match open {
             Ok(lists)
                 if lists

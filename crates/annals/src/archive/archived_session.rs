@@ -29,7 +29,7 @@ pub struct ArchivedSession {
     /// The root of the files.
     pub root: PathBuf,
     /// It is a log outside any tree; `root` is its directory.
-    pub lone: bool,
+    pub(crate) lone: bool,
     /// The sessions; empty for files that belong to no session.
     pub sessions: Vec<SessionKey>,
     /// The files, session logs first.
@@ -37,7 +37,7 @@ pub struct ArchivedSession {
     /// Earlier versions of files that were replaced or cut, the oldest first.
     pub earlier: Vec<Member>,
     /// The directories of the files, outer ones first.
-    pub dirs: Vec<ArchivedDir>,
+    pub(crate) dirs: Vec<ArchivedDir>,
     pub(super) archive: Arc<RootArchive>,
     pub(super) filter: RestoreFilter,
     /// Former paths of files that are restored to a renamed folder, by new path.
@@ -91,12 +91,12 @@ impl ArchivedSession {
     }
 
     /// Returns whether it consists of files that belong to no session.
-    pub fn has_no_session(&self) -> bool {
+    pub(crate) fn has_no_session(&self) -> bool {
         self.sessions.is_empty()
     }
 
     /// Returns whether one of its sessions has this id.
-    pub fn has_session(&self, id: &str) -> bool {
+    pub(crate) fn has_session(&self, id: &str) -> bool {
         let mut sessions = self.sessions.iter();
         sessions.any(|session| session.id == id) || (id == ROOT_ID && self.has_no_session())
     }

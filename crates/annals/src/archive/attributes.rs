@@ -27,11 +27,11 @@ const USER: &str = "user.";
 /// Owner of a file, serialised as `[uid, gid]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u32, u32)", into = "(u32, u32)")]
-pub struct Owner {
+pub(crate) struct Owner {
     /// The user id.
-    pub uid: u32,
+    pub(crate) uid: u32,
     /// The group id.
-    pub gid: u32,
+    pub(crate) gid: u32,
 }
 
 impl From<(u32, u32)> for Owner {
@@ -57,12 +57,12 @@ impl From<&Metadata> for Owner {
 
 /// An extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ExtendedAttribute {
+pub(crate) struct ExtendedAttribute {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its value in Base64; absent if it was not archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
+    pub(crate) value: Option<String>,
 }
 
 impl ExtendedAttribute {
@@ -75,16 +75,16 @@ impl ExtendedAttribute {
 
 /// A directory of archived files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ArchivedDir {
+pub(crate) struct ArchivedDir {
     /// Its path within the root.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Its permissions.
-    pub mode: u32,
+    pub(crate) mode: u32,
     /// Its owner.
-    pub owner: Owner,
+    pub(crate) owner: Owner,
     /// Its extended attributes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub attributes: Vec<ExtendedAttribute>,
+    pub(crate) attributes: Vec<ExtendedAttribute>,
 }
 
 impl ArchivedDir {

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 /// A SHA-256, displayed as hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Checksum(pub [u8; 32]);
+pub(crate) struct Checksum(pub [u8; 32]);
 
 impl Checksum {
     /// Returns the checksum of some bytes.

@@ -38,11 +38,11 @@ pub struct Frame {
     /// Compressed length.
     pub bytes: u64,
     /// Offset of its content in the file.
-    pub start: u64,
+    pub(crate) start: u64,
     /// Length of its content.
-    pub len: u64,
+    pub(crate) len: u64,
     /// It cannot be read.
-    pub is_lost: bool,
+    pub(crate) is_lost: bool,
 }
 
 /// A compressed file, open for reading.

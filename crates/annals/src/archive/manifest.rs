@@ -50,51 +50,51 @@ pub struct Member {
     pub path: PathBuf,
     /// The number of an earlier version; `None` for the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version: Option<u32>,
+    pub(crate) version: Option<u32>,
     /// Its length.
     pub len: u64,
     /// Length of the compressed file.
-    pub packed: u64,
+    pub(crate) packed: u64,
     /// Checksum of the whole file; unknown if its line is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sha256: Option<Checksum>,
+    pub(crate) sha256: Option<Checksum>,
     /// Its permissions.
-    pub mode: u32,
+    pub(crate) mode: u32,
     /// Its owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<Owner>,
+    pub(crate) owner: Option<Owner>,
     /// Its extended attributes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub attributes: Vec<ExtendedAttribute>,
+    pub(crate) attributes: Vec<ExtendedAttribute>,
     /// Modification time, in nanoseconds since 1970.
     pub mtime_ns: i64,
     /// Time of the last change of the inode (ctime), in nanoseconds since 1970.
-    pub ctime_ns: i64,
+    pub(crate) ctime_ns: i64,
     /// Its device.
-    pub dev: u64,
+    pub(crate) dev: u64,
     /// Its inode.
-    pub ino: u64,
+    pub(crate) ino: u64,
     /// The ctime of the compressed file when it was written. If it differs, someone changed it.
     #[serde(default)]
-    pub packed_ctime_ns: i64,
+    pub(crate) packed_ctime_ns: i64,
     /// When it was archived.
-    pub archived: Timestamp,
+    pub(crate) archived: Timestamp,
     /// Number of times it was archived.
-    pub generation: u64,
+    pub(crate) generation: u64,
     /// The sessions that it belongs to. The main log of sessions that share logs has all of them,
     /// other files the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sessions: Vec<SessionKey>,
+    pub(crate) sessions: Vec<SessionKey>,
     /// Rows of session lists about the log, verbatim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub list_rows: Vec<String>,
+    pub(crate) list_rows: Vec<String>,
     /// Digest of the session-list rows of all sessions, to detect changes; only on the main log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub list_digest: Option<Checksum>,
+    pub(crate) list_digest: Option<Checksum>,
     /// Its former path, if its folder was renamed. Until the compressed file is renamed too, it is
     /// there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub was: Option<PathBuf>,
+    pub(crate) was: Option<PathBuf>,
     /// For an earlier version: when it was found to be replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
@@ -108,7 +108,7 @@ pub struct Member {
 
 impl Member {
     /// Returns the identity of the file when it was archived.
-    pub fn id(&self) -> FileId {
+    pub(crate) fn id(&self) -> FileId {
         FileId {
             dev: self.dev,
             ino: self.ino,

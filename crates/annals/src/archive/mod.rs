@@ -35,8 +35,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub use archive_all::{ArchiveAllOptions, ArchiveAllReport};
 pub use archived_session::ArchivedSession;
-pub use attributes::{ArchivedDir, ExtendedAttribute, Owner};
-pub use checksum::Checksum;
+pub(crate) use checksum::Checksum;
 pub use compressed_file::{CompressedFile, Frame};
 pub use locate::FileLocator;
 pub use manifest::{Member, SessionKey};
@@ -44,7 +43,6 @@ pub use remove::ArchiveRemoval;
 pub use restore::{RestoreOutcome, Restored, RestoredDir, RestoredFile};
 
 pub(crate) use root_archive::RootArchive;
-pub use root_archive::VERSION;
 pub use root_files::ROOT_ID;
 pub(crate) use root_files::is_listed_when_archived;
 pub use session::Archived;

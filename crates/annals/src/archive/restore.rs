@@ -33,13 +33,13 @@ const STAGE: &str = ".annals-restore";
 #[non_exhaustive]
 pub struct Restored {
     /// The sessions: one, or several that share log files.
-    pub sessions: Vec<String>,
+    pub(crate) sessions: Vec<String>,
     /// The layout's name.
-    pub layout: &'static str,
+    pub(crate) layout: &'static str,
     /// The target root.
     pub root: PathBuf,
     /// The compressed main log, or the directory of the root's archive.
-    pub pack: PathBuf,
+    pub(crate) pack: PathBuf,
     /// The files.
     pub files: Vec<RestoredFile>,
     /// Directories that are created and whose metadata is archived, outer ones first.

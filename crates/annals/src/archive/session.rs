@@ -28,7 +28,7 @@ pub struct Archived {
     /// session.
     pub sessions: Vec<String>,
     /// The layout's name.
-    pub layout: &'static str,
+    pub(crate) layout: &'static str,
     /// Their root.
     pub root: PathBuf,
     /// The compressed main log, or the directory of the root's archive for files that belong to no

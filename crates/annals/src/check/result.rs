@@ -75,7 +75,7 @@ impl CheckResult {
     }
 
     /// Returns all flaws.
-    pub fn flaws(&self) -> impl Iterator<Item = &Flaw> {
+    pub(crate) fn flaws(&self) -> impl Iterator<Item = &Flaw> {
         self.reports.iter().flat_map(|report| &report.flaws)
     }
 

@@ -108,9 +108,9 @@ impl Charge {
 #[non_exhaustive]
 pub struct Account {
     /// Name of the layout.
-    pub layout: &'static str,
+    pub(crate) layout: &'static str,
     /// Root of the session.
-    pub root: PathBuf,
+    pub(crate) root: PathBuf,
     /// Session id.
     pub session: SessionId,
     /// Main file of the session.

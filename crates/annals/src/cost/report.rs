@@ -142,9 +142,9 @@ pub struct ReportRow {
     /// Sums by model, highest cost first.
     pub models: Vec<ModelTally>,
     /// Time of the first response.
-    pub first: Option<Timestamp>,
+    pub(crate) first: Option<Timestamp>,
     /// Time of the last response.
-    pub last: Option<Timestamp>,
+    pub(crate) last: Option<Timestamp>,
 }
 
 /// Value of a row in one dimension.
@@ -160,7 +160,7 @@ pub struct RowPart {
     /// Start and end of the period (end exclusive), if the dimension is a time.
     pub period: Option<(Timestamp, Timestamp)>,
     /// Index in [`Ledger::accounts`], if the dimension is the session.
-    pub account: Option<usize>,
+    pub(crate) account: Option<usize>,
 }
 
 /// Sum of the responses of one model.

@@ -26,11 +26,6 @@ impl FollowedEvents {
     pub fn stopper(&self) -> Stopper {
         self.0.stopper()
     }
-
-    /// Returns the next event if there is one; never waits.
-    pub fn next_ready(&mut self) -> Option<EventJson> {
-        self.0.next_ready().map(EventJson::new)
-    }
 }
 
 impl Iterator for FollowedEvents {

@@ -30,13 +30,13 @@ impl Store {
 #[non_exhaustive]
 pub struct RecentQuery<'a> {
     /// Current time.
-    pub now: Timestamp,
+    pub(crate) now: Timestamp,
     /// Start of the wanted period; older charges may be returned too.
-    pub since: Timestamp,
+    pub(crate) since: Timestamp,
     /// Log of a session whose charges are all wanted.
-    pub session: Option<&'a Path>,
+    pub(crate) session: Option<&'a Path>,
     /// Age of the last full check after which all logs are checked again.
-    pub max_age: Duration,
+    pub(crate) max_age: Duration,
 }
 
 impl<'a> RecentQuery<'a> {

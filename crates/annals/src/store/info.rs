@@ -52,7 +52,7 @@ pub struct SessionInfo {
     /// has a time or [`LayoutSpec::ages_by_file`](annals_layouts::layout::LayoutSpec::ages_by_file).
     pub last_activity: Option<Timestamp>,
     /// Whether `last_activity` is the time of a file.
-    pub last_activity_by_file: bool,
+    pub(crate) last_activity_by_file: bool,
     /// Whether it exists only in the archive.
     pub archived: bool,
     /// The time of its oldest entry.
@@ -68,7 +68,7 @@ pub struct SessionInfo {
     /// Number of sub-agents, without [warm-ups](super::Agent::warm_up).
     pub agents: usize,
     /// Ids and kinds of its sub-agents, without those of warm-ups.
-    pub agent_names: BTreeSet<String>,
+    pub(crate) agent_names: BTreeSet<String>,
     /// Total size of its files in bytes.
     pub bytes: u64,
     /// Number of flaws.
@@ -109,7 +109,7 @@ impl SessionInfo {
 
     /// Returns whether `wanted` is a prefix of an id, name or kind of a sub-agent of this session,
     /// or of the agent that owns it.
-    pub fn has_agent(&self, wanted: &str) -> bool {
+    pub(crate) fn has_agent(&self, wanted: &str) -> bool {
         let own = ["agent", "agent_name"].iter();
         let own = own.filter_map(|name| self.attributes.get(*name));
         let mut names = self.agent_names.iter().chain(own);

@@ -161,10 +161,10 @@ pub struct SessionFiles {
     /// Session-list rows of it and of its folders, the nearest first.
     pub list_rows: Vec<Arc<ListRow>>,
     /// The log of a session that is known but has no log file yet.
-    pub unwritten: Option<Box<RootFile>>,
+    pub(crate) unwritten: Option<Box<RootFile>>,
     /// Whether another folder of the root has a log of the same session. Files outside of folders
     /// belong to both.
-    pub shared: bool,
+    pub(crate) shared: bool,
 }
 
 impl SessionFiles {
@@ -298,7 +298,7 @@ impl SessionFiles {
     }
 
     /// Returns its note logs.
-    pub fn notes(&self) -> impl Iterator<Item = &RootFile> {
+    pub(crate) fn notes(&self) -> impl Iterator<Item = &RootFile> {
         let notes = |file: &&RootFile| file.artifact.kind == ArtifactKind::Notes;
         self.attachments.iter().filter(notes)
     }
@@ -306,6 +306,15 @@ impl SessionFiles {
     /// Returns all its files.
     pub fn files(&self) -> impl Iterator<Item = &RootFile> {
         self.logs().chain(&self.attachments)
+    }
+
+    /// Returns the session without its logs, for what its other files hold.
+    pub fn without_logs(&self) -> Self {
+        SessionFiles {
+            log: None,
+            agents: Vec::new(),
+            ..self.clone()
+        }
     }
 
     /// Returns the path of its main file: a log, else an attachment.
@@ -496,7 +505,7 @@ impl Inventory {
         let mut session_lists = SessionLists::read(&root, own.map(|(_, file)| file));
         let mut sessions = sessions.sorted();
         let mut unwritten = session_lists.unwritten(&root, &sessions);
-        unwritten.extend(begun_beside(&root, &sessions, &beside));
+        unwritten.extend(sessions_without_log(&root, &sessions, &beside));
         if !unwritten.is_empty() {
             sessions.extend(unwritten);
             sort_sessions(&mut sessions);
@@ -574,18 +583,18 @@ impl<'a> SessionGrouper<'a> {
 
 /// Returns the sessions that have a file which their program creates with the log, but no log in
 /// `found`, which must be sorted.
-fn begun_beside(
+fn sessions_without_log(
     root: &Arc<Root>,
     found: &[SessionFiles],
-    beside: &[RootFile],
+    attachments: &[RootFile],
 ) -> Vec<SessionFiles> {
     let is_note = |file: &&RootFile| {
         file.artifact.kind == ArtifactKind::Notes && file.artifact.agent.is_none()
     };
-    let begun = beside.iter().filter(is_note);
+    let begun = attachments.iter().filter(is_note);
     let begun = begun.filter(|file| owner_index(found, file).is_none());
     begun
-        .filter_map(|file| thread::begun_beside(root, file))
+        .filter_map(|file| thread::session_without_log(root, file))
         .collect()
 }
 

@@ -17,7 +17,7 @@ pub struct SessionLabel {
     /// Its title.
     pub title: Option<String>,
     /// Kinds of its sub-agents by id; `warm-up` for [warm-ups](super::Agent::warm_up).
-    pub agent_kinds: BTreeMap<String, String>,
+    pub(crate) agent_kinds: BTreeMap<String, String>,
 }
 
 impl SessionLabel {

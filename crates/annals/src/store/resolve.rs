@@ -235,7 +235,7 @@ impl Inventory {
             let id = file.artifact.session.clone()?;
             file.slice = Some(SessionSlice::unread(id.clone()).into());
             let mut files = SessionFiles::new(Arc::new(root.clone()), id.clone());
-            files.attachments = files_beside_log(root, &id, &file.path)?;
+            files.attachments = files_next_to_log(root, &id, &file.path)?;
             if let Some(agent) = agent {
                 let log = shared_log::agent_in_log(root, &file, &id, agent).ok()?;
                 files.agents.extend(log);
@@ -366,7 +366,7 @@ impl SessionFiles {
         files
             .attachments
             .retain(|file| file.is_archived() || !matches!(jsonl::exists(&file.path), Ok(false)));
-        for file in files_beside_log(&self.root, &self.id, &log.path)? {
+        for file in files_next_to_log(&self.root, &self.id, &log.path)? {
             files.attachments.retain(|known| known.path != file.path);
             files.attachments.push(file);
         }
@@ -405,7 +405,7 @@ impl SessionFiles {
 }
 
 /// Lists the files of a session, except logs, in the folder of its log.
-fn files_beside_log(root: &Root, id: &SessionId, log: &Path) -> Option<Vec<RootFile>> {
+fn files_next_to_log(root: &Root, id: &SessionId, log: &Path) -> Option<Vec<RootFile>> {
     let mut files = Vec::new();
     for entry in root.failures.read_dir(log.parent()?) {
         let path = entry.path();

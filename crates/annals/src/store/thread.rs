@@ -100,8 +100,8 @@ pub(super) const THREAD: &str = "threadId";
 /// Returns a stand-in for a missing or empty log: a file that the program always keeps next to the
 /// log and that starts with the same header. It is read as the log.
 pub(super) fn stand_in(root: &Root, log: &Artifact) -> Result<Option<RootFile>> {
-    for beside in root.layout.required_files(log) {
-        let path = root.locate(&beside)?;
+    for required in root.layout.required_files(log) {
+        let path = root.locate(&required)?;
         let file = if_exists(existing_file(path, log.clone()))?;
         if let Some(file) = file.filter(|file| file.id.len > 0) {
             return Ok(Some(file));
@@ -111,17 +111,17 @@ pub(super) fn stand_in(root: &Root, log: &Artifact) -> Result<Option<RootFile>> 
 }
 
 /// Returns the conversation that a stand-in describes. It has no messages yet.
-pub(super) fn begun_beside(root: &Arc<Root>, beside: &RootFile) -> Option<SessionFiles> {
-    let session = beside.artifact.session.clone()?;
+pub(super) fn session_without_log(root: &Arc<Root>, file: &RootFile) -> Option<SessionFiles> {
+    let session = file.artifact.session.clone()?;
     let log = Artifact {
         kind: ArtifactKind::SessionLog,
-        ..beside.artifact.clone()
+        ..file.artifact.clone()
     };
-    let is_empty = beside.id.len == 0 || beside.is_archived();
-    if is_empty || !root.layout.required_files(&log).contains(&beside.artifact) {
+    let is_empty = file.id.len == 0 || file.is_archived();
+    if is_empty || !root.layout.required_files(&log).contains(&file.artifact) {
         return None;
     }
-    let file = RootFile::new(beside.path.clone(), log.clone(), beside.id);
+    let file = RootFile::new(file.path.clone(), log.clone(), file.id);
     let mut about = ListRow::new(ListSubject::Session(session.clone()));
     for fact in root.failures.ok(facts(root, &file)).unwrap_or_default() {
         match fact {

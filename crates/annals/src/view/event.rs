@@ -19,7 +19,7 @@ pub struct EventJson {
 
 impl EventJson {
     /// Converts an event.
-    pub fn new(event: Event) -> Self {
+    pub(crate) fn new(event: Event) -> Self {
         match event {
             Event::Entry(entry) => EventJson::entry(*entry),
             Event::CaughtUp => EventJson::of_kind("caught_up", None),

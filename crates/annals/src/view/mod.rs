@@ -27,7 +27,7 @@ pub use hit::HitJson;
 #[cfg(feature = "search")]
 pub use hit_names::HitNames;
 pub use project::{ProjectCosts, ProjectJson};
-pub use saved_file::{SavedFileJson, SavedVersionJson};
+pub use saved_file::SavedFileJson;
 pub use session::{ContextFillJson, ConversationJson, SessionJson};
 pub use session_page::{PageJson, PageRequest, SessionPage};
 pub use short_ids::{ShortIds, id_prefix, short_id, short_message_id};

@@ -24,7 +24,7 @@ impl<'a> SavedFileJson<'a> {
 
 /// A saved version as JSON.
 #[derive(Debug, Serialize)]
-pub struct SavedVersionJson<'a> {
+pub(crate) struct SavedVersionJson<'a> {
     version: u64,
     time: Option<Timestamp>,
     message: Option<&'a str>,
@@ -37,7 +37,7 @@ pub struct SavedVersionJson<'a> {
 
 impl<'a> SavedVersionJson<'a> {
     /// Converts a version.
-    pub fn new(version: &'a SavedVersion) -> Self {
+    pub(crate) fn new(version: &'a SavedVersion) -> Self {
         SavedVersionJson {
             version: version.version,
             time: version.time,

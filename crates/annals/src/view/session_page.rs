@@ -33,20 +33,20 @@ pub struct PageJson {
 #[non_exhaustive]
 pub struct SessionPage {
     /// Index of the first message shown.
-    pub offset: usize,
+    pub(crate) offset: usize,
     /// Number of messages in all.
-    pub total: usize,
+    pub(crate) total: usize,
     /// Number of messages after the page, or before it if the newest were asked for.
     pub remaining: usize,
     /// True if the next page is the one before.
     pub is_backward: bool,
     /// Number of messages shown.
-    pub shown: usize,
+    pub(crate) shown: usize,
 }
 
 impl SessionPage {
     /// Returns true if messages remain.
-    pub fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         self.remaining > 0
     }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::chown;
 use rustix::fs::{XattrFlags, lgetxattr, setxattr};
 use rustix::process::geteuid;
 
-use super::super::attributes::{apply, read, read_upto};
+use super::super::attributes::{ExtendedAttribute, apply, read, read_upto};
 use super::*;
 
 /// A root whose directories and files have their own modes, attributes and, if permitted, owners.

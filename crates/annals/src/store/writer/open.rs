@@ -222,7 +222,7 @@ impl SessionFiles {
 
     /// Fails if the session is in a database: it also holds other data of its program, such as
     /// secrets, so it is not copied.
-    pub fn refuse_database(&self) -> Result<()> {
+    pub(crate) fn refuse_database(&self) -> Result<()> {
         match self.is_in_database() {
             false => Ok(()),
             true => Err(Error::refused(format!(
@@ -233,7 +233,7 @@ impl SessionFiles {
     }
 
     /// Returns whether its log is part of a database.
-    pub fn is_in_database(&self) -> bool {
+    pub(crate) fn is_in_database(&self) -> bool {
         let mut logs = self.logs();
         logs.any(|file| matches!(file.artifact.framing, Framing::Rows(_)))
     }
