@@ -49,7 +49,7 @@ impl std::fmt::Display for StateDirError {
 pub(crate) struct CandidateDetails(pub(crate) Vec<String>);
 
 impl std::fmt::Display for CandidateDetails {
-    /// Nothing: the report prints them beside the candidates.
+    /// Nothing: the report prints them next to the candidates.
     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         Ok(())
     }

@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_being_removed_goes_beside_a_file_that_has_its_name_now() {
+    fn interrupted_removal_restores_the_file_under_another_name_if_its_name_is_taken() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("todos.json");
         fs::write(&path, "other\n").unwrap();

@@ -219,8 +219,8 @@ impl CostOutput<'_> {
 
     /// Returns true if rows of sessions name their models, which are no keys.
     fn adds_models(&self) -> bool {
-        let is_told = self.look.breakdown || self.report.by.contains(&Dimension::Model);
-        self.has_sessions() && !is_told
+        let names_models = self.look.breakdown || self.report.by.contains(&Dimension::Model);
+        self.has_sessions() && !names_models
     }
 
     fn has_sessions(&self) -> bool {

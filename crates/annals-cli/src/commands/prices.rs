@@ -411,7 +411,7 @@ fn explain_names(
             }
             match found {
                 Some(found) => print_match(found, on, context)?,
-                None if Prices::is_free(name) => print_free(name, context)?,
+                None if Prices::is_free(name) => print_why_free(name, context)?,
                 None => print_unknown(name, prices, context)?,
             }
         }
@@ -550,7 +550,7 @@ fn print_derived_note<'a>(
 }
 
 /// Prints why a name costs nothing.
-fn print_free(name: &str, context: &mut Context) -> Result<()> {
+fn print_why_free(name: &str, context: &mut Context) -> Result<()> {
     let out = &mut context.out;
     out.line(paint(BOLD, name))?;
     out.line(format_args!(

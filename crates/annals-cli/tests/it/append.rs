@@ -163,7 +163,7 @@ fn append_treats_null_block_members_as_absent() {
 }
 
 /// The companion files of all orchestrator logs.
-fn kept_beside(stage: &Stage) -> String {
+fn companion_files(stage: &Stage) -> String {
     let files = stage.tree().into_iter();
     let files = files.filter(|(path, _)| path.extension().is_some_and(|end| end == "annals"));
     files
@@ -259,7 +259,7 @@ fn append_accepts_stop_reason_in_camel_case() {
         let reply = r#"{"role":"assistant","model":"m","content":"x","stopReason":"max_tokens"}"#;
         stage.with_stdin(&["append", &session], reply).fine();
         let lines: String = records(&stage).iter().map(Value::to_string).collect();
-        let kept = lines + &kept_beside(&stage);
+        let kept = lines + &companion_files(&stage);
         assert!(kept.contains("max_tokens"), "{layout}: {kept}");
         let both = r#"{"role":"assistant","model":"m","content":"x","stopReason":"max_tokens","stop_reason":"end_turn"}"#;
         let refused = stage.refused(&["append", &session], both);
@@ -287,7 +287,7 @@ fn append_stores_extra_usage_members_in_every_layout() {
             .iter()
             .map(Value::to_string)
             .collect::<String>();
-        let kept = lines.clone() + &kept_beside(&stage);
+        let kept = lines.clone() + &companion_files(&stage);
         for text in [r#""service_tier":"standard""#, r#""inference_geo":"us""#] {
             assert_eq!(kept.matches(text).count(), 1, "{layout}: {text}: {kept}");
         }
@@ -343,7 +343,7 @@ fn options_for_one_message_are_refused_with_lines_of_standard_input() {
 
 /// A caller that takes exit code 2 for a failed append would write the message again.
 #[test]
-fn append_exits_0_beside_an_unrelated_unreadable_file() {
+fn append_exits_0_next_to_an_unrelated_unreadable_file() {
     let (stage, session) = begun("claude-code");
     let folder = stage.root.join("projects/elsewhere");
     std::fs::create_dir_all(&folder).unwrap();

@@ -398,7 +398,7 @@ fn cost_without_matches_says_what_exists() {
 }
 
 #[test]
-fn budgets_are_told_when_they_run_out() {
+fn used_up_budgets_are_reported() {
     let stage = stage();
     let config = stage
         .root

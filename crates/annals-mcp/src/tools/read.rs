@@ -16,7 +16,7 @@ const PARTS: [&str; 5] = ["prompt", "text", "thinking", "call", "result"];
 /// Parts that are shown unless others are asked for.
 const DEFAULT_PARTS: [&str; 3] = ["prompt", "text", "call"];
 
-/// Most bytes of one part; what is left out is told in `cut`.
+/// Most bytes of one part; `cut` names what is left out.
 const MAX_PART: usize = 4_000;
 
 #[derive(Deserialize)]

@@ -24,14 +24,14 @@ pub(super) fn note(server: &Server, arguments: Value) -> Result<Answer, String> 
         text: text.trim().to_owned(),
     }));
     written.map_err(|error| describe(&error))?;
-    done(&writer, "The note was added.")
+    answer_written(&writer, "The note was added.")
 }
 
 pub(super) fn tag(server: &Server, arguments: Value) -> Result<Answer, String> {
     let Arguments { session, text } = parse(arguments)?;
     let writer = open(server, &session)?;
     writer.tag(text.trim()).map_err(|error| describe(&error))?;
-    done(&writer, "The tag was set.")
+    answer_written(&writer, "The tag was set.")
 }
 
 pub(super) fn todo(server: &Server, arguments: Value) -> Result<Answer, String> {
@@ -44,7 +44,7 @@ pub(super) fn todo(server: &Server, arguments: Value) -> Result<Answer, String> 
     todos.push(Todo::pending(text.trim()));
     let writer = open(server, &session)?;
     writer.set_todos(&todos).map_err(|error| describe(&error))?;
-    done(&writer, "The todo was added.")
+    answer_written(&writer, "The todo was added.")
 }
 
 /// Opens a session for changes outside its conversation, which are safe while another program
@@ -58,7 +58,7 @@ fn open(server: &Server, session: &str) -> Result<SessionWriter, String> {
     writer.map_err(|error| describe(&error))
 }
 
-fn done(writer: &SessionWriter, text: &str) -> Result<Answer, String> {
+fn answer_written(writer: &SessionWriter, text: &str) -> Result<Answer, String> {
     let members = json!({ "session": writer.session().as_str() });
     let answer = ListAnswer {
         budget: budget_bytes(None)?,

@@ -167,7 +167,7 @@ fn answers_of_annals_are_no_hits_and_the_live_session_only_if_asked_for() {
 }
 
 #[test]
-fn secrets_are_masked_unless_told() {
+fn secrets_are_masked_unless_disabled() {
     let corpus = Corpus::new();
     let questions = [
         (

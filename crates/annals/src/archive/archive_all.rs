@@ -146,7 +146,7 @@ impl Store {
         let suspects = before.suspects(archive.dir());
         let total = all.iter().map(|files| files.bytes()).sum();
         let mut done = 0;
-        let mut told = |bytes: u64| {
+        let mut progress = |bytes: u64| {
             done += bytes;
             progress(done, total);
         };
@@ -159,7 +159,7 @@ impl Store {
                 suspects: &suspects,
                 kept: &mut kept,
             };
-            if let Err(error) = keeper.run(groups, &mut told) {
+            if let Err(error) = keeper.run(groups, &mut progress) {
                 let root = root.path.display();
                 kept.troubles
                     .push(format!("not everything in {root} was archived: {error}"));
@@ -251,7 +251,7 @@ impl Store {
             }
         }
         for root in self.roots() {
-            let files = root_files::to_archive(root, inventory);
+            let files = root_files::files_to_archive(root, inventory);
             if !files.files.is_empty() {
                 add(Group {
                     name: format!("files outside sessions of {}", root.path.display()),
@@ -275,7 +275,7 @@ struct RootKeeper<'a> {
 }
 
 impl RootKeeper<'_> {
-    fn run(&mut self, groups: Vec<Group<'_>>, told: &mut dyn FnMut(u64)) -> Result<()> {
+    fn run(&mut self, groups: Vec<Group<'_>>, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let (archive, suspects) = (self.archive, self.suspects);
         let plan = |root: &RootArchive, manifest: &mut Manifest| {
             let plan = |group: &Group<'_>| {
@@ -300,18 +300,18 @@ impl RootKeeper<'_> {
         for (group, plan) in groups.into_iter().zip(plans) {
             if plan.unchanged {
                 self.kept.unchanged += group.sessions.len();
-                told(plan.bytes);
+                progress(plan.bytes);
                 continue;
             }
             files += plan.files;
             bytes += plan.added;
             batch.push((group, plan));
             if files >= BATCH_FILES || bytes >= BATCH_BYTES {
-                self.store(std::mem::take(&mut batch), told)?;
+                self.store(std::mem::take(&mut batch), progress)?;
                 (files, bytes) = (0, 0);
             }
         }
-        self.store(batch, told)?;
+        self.store(batch, progress)?;
         archive.with_locked(self.root, self.lone, |root, manifest| {
             if is_damaged {
                 root.list_unlisted(manifest)?;
@@ -323,7 +323,7 @@ impl RootKeeper<'_> {
     fn store(
         &mut self,
         batch: Vec<(Group<'_>, Archived)>,
-        told: &mut dyn FnMut(u64),
+        progress: &mut dyn FnMut(u64),
     ) -> Result<()> {
         if batch.is_empty() {
             return Ok(());
@@ -374,7 +374,7 @@ impl RootKeeper<'_> {
                 }
                 Err(error) => self.kept.fail(group.name, &error),
             }
-            told(plan.bytes);
+            progress(plan.bytes);
         }
         Ok(())
     }

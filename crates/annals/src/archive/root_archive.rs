@@ -27,7 +27,7 @@ use annals_jsonl::{self as jsonl, AppendOptions, Create, FileId, Log};
 use annals_layouts::layout::{self, Layout};
 
 /// Version of the format of a root's archive.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// Files that name the root, with equal content: damage of one costs nothing.
 pub(super) const ROOT_NAMES: [&str; 2] = ["root.json", "root-copy.json"];
@@ -428,7 +428,7 @@ impl RootArchive {
         let text = text.collect::<Result<Vec<String>>>()?;
         let path = self.dir.join(manifest::NAME);
         if manifest.is_torn {
-            // Nobody was told that this line is written.
+            // This line was not acknowledged.
             let file = OpenOptions::new().write(true).open(&path);
             let cut = file.and_then(|file| {
                 file.set_len(manifest.end)?;
@@ -492,7 +492,7 @@ impl RootArchive {
     }
 
     /// Lists files without a line, and frames after the listed ones. If their writer was
-    /// interrupted, nobody was told that they are archived: what is not whole is removed if its
+    /// interrupted, their copies were not acknowledged: what is not whole is removed if its
     /// file is in the root, and so are temporary files. The caller must hold the lock.
     pub(super) fn list_unlisted(&self, manifest: &mut Manifest) -> Result<()> {
         let is_interrupted = self.is_interrupted()?;

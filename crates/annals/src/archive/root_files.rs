@@ -32,7 +32,7 @@ pub(crate) fn is_listed_when_archived(kind: ArtifactKind) -> bool {
 }
 
 /// Returns the files of a root that belong to no session and are archived.
-pub(super) fn to_archive(root: &Root, inventory: &Inventory) -> FileSet {
+pub(super) fn files_to_archive(root: &Root, inventory: &Inventory) -> FileSet {
     let same = |other: &Root| other.path == root.path && other.layout.name() == root.layout.name();
     let others = inventory.others.iter().filter(|(other, _)| same(other));
     let missed = others.filter(|(_, file)| is_missed(&file.artifact));

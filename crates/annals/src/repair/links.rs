@@ -125,7 +125,7 @@ fn set_parent(
     let line = parent.map(|parent| parent.span.line);
     let parent = parent.and_then(Outline::id);
     let id = parent.as_ref().map(|id| id.as_str());
-    if !reading.change(at, read, |mend, old| mend.set_parent(old, id))? {
+    if !reading.change(at, read, |rules, old| rules.set_parent(old, id))? {
         leave_unrepaired(reading, at, kind, "the record cannot be edited");
         return Ok(());
     }
@@ -399,7 +399,7 @@ fn separate_duplicates(reading: &mut RepairReader<'_>, read: ReadSpan<'_>) -> Re
             continue;
         };
         let fresh = fresh_id(key, span.offset);
-        if !reading.change(earlier, read, |mend, old| mend.set_id(old, &fresh))? {
+        if !reading.change(earlier, read, |rules, old| rules.set_id(old, &fresh))? {
             leave_unrepaired(
                 reading,
                 earlier,
@@ -426,7 +426,7 @@ fn separate_duplicates(reading: &mut RepairReader<'_>, read: ReadSpan<'_>) -> Re
                 continue;
             }
             let span = outline.span;
-            if reading.change(at, read, |mend, old| mend.set_parent(old, Some(&fresh)))? {
+            if reading.change(at, read, |rules, old| rules.set_parent(old, Some(&fresh)))? {
                 let detail = "its parent has a new id".to_owned();
                 reading.step(span, Action::Relink, detail);
                 if let Some(outline) = reading.outlines.get_mut(at) {

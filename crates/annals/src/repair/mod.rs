@@ -123,13 +123,13 @@ impl RepairTarget {
             let volumes = volumes.filter(|file| is_repairable(file.artifact.kind));
             let volumes: Vec<&RootFile> = volumes.collect();
             for file in &volumes {
-                let beside = volumes.iter().filter(|other| other.path != file.path);
-                let beside = beside.map(|other| single_volume(other));
+                let others = volumes.iter().filter(|other| other.path != file.path);
+                let others = others.map(|other| single_volume(other));
                 match found.get_mut(&file.path) {
                     Some(known) => {
                         // Sub-agents of one session may share a file with it.
                         known.session.take_if(|session| *session != files.id);
-                        known.others.extend(beside);
+                        known.others.extend(others);
                     }
                     None => {
                         let patient = RepairTarget {
@@ -138,7 +138,7 @@ impl RepairTarget {
                             session: Some(files.id.clone()),
                             // Only ids that depend on the position can be lost.
                             others: match file.slice.is_some() || volumes.len() < 100 {
-                                true => beside.collect(),
+                                true => others.collect(),
                                 false => Vec::new(),
                             },
                         };
@@ -211,12 +211,12 @@ impl RepairPlan {
             jsonl::read_span(&handle, span.offset, span.len).map_err(failed)
         };
         let mut named = || referenced_keys(root, &patient.others);
-        let mending = reading.finish(&mut read, &mut named)?;
+        let edits = reading.finish(&mut read, &mut named)?;
         Ok(RepairPlan {
             root: root.clone(),
             file,
             session: patient.session.clone(),
-            edits: mending,
+            edits,
         })
     }
 

@@ -163,18 +163,18 @@ impl LineEdits {
 
     /// Returns the repaired log.
     pub fn apply(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut mended = Vec::with_capacity(bytes.len());
+        let mut repaired = Vec::with_capacity(bytes.len());
         let _ = self.write(bytes.len() as u64, |part| {
             match part {
                 OutputPart::Old(range) => {
                     let old = bytes.get(range.start as usize..range.end as usize);
-                    mended.extend_from_slice(old.unwrap_or_default());
+                    repaired.extend_from_slice(old.unwrap_or_default());
                 }
-                OutputPart::New(new) => mended.extend_from_slice(new),
+                OutputPart::New(new) => repaired.extend_from_slice(new),
             }
             Ok(())
         });
-        mended
+        repaired
     }
 }
 
@@ -445,9 +445,9 @@ impl<'a> RepairReader<'a> {
         read: ReadSpan<'_>,
         change: impl FnOnce(&dyn RepairRules, &[u8]) -> Option<Vec<u8>>,
     ) -> Result<bool> {
-        let mend = self.rules;
+        let rules = self.rules;
         let old = self.record_bytes(at, read)?;
-        let Some(new) = change(mend, &old) else {
+        let Some(new) = change(rules, &old) else {
             return Ok(false);
         };
         *self.record_mut(at, read)? = new;
@@ -546,7 +546,7 @@ impl<'a> RepairReader<'a> {
             };
             self.decoder.outline(&record, &mut sink);
             let stays = sink.items.iter().any(|outline| outline.key == Some(key));
-            if !stays && self.change(at, read, |mend, old| mend.set_id(old, id.as_str()))? {
+            if !stays && self.change(at, read, |rules, old| rules.set_id(old, id.as_str()))? {
                 let detail =
                     format!("its id {id} depends on its position, and other records refer to it");
                 self.step(span, Action::KeepId, detail);

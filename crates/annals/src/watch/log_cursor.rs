@@ -284,10 +284,10 @@ impl LogCursor {
         // Of a truncated log, only the rest is read again; a rewritten log may reappear whole, in
         // pieces.
         let cut = id.same_file(&self.id) && !self.gone && id.len > 0;
-        let untold = Timestamp::from_nanosecond(self.id.mtime_ns.into()).ok();
+        let modified = Timestamp::from_nanosecond(self.id.mtime_ns.into()).ok();
         self.reread = Some(Reread {
             until: 0,
-            known: self.newest.or(untold),
+            known: self.newest.or(modified),
             awaited: Some(if cut { id.len } else { self.offset }),
         });
         if derived {

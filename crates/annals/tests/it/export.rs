@@ -923,7 +923,7 @@ fn import_preserves_titles_tags_notes_summaries_and_todos() {
             .collect()
     };
     assert_eq!(notes(&copy), notes(&session));
-    // Records that our writer adds for the agent program are written anew, not copied.
+    // Records that our writer adds for the agent program are generated, not copied.
     let kinds: Vec<&str> = imported.left_out.keys().copied().collect();
     assert_eq!(kinds, ["opaque", "resume"]);
 }

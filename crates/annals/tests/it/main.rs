@@ -1,6 +1,9 @@
 //! Integration tests of the library: conformance, crashes, concurrency.
 
 mod archive;
+mod archived;
+mod archived_files;
+mod archived_root_files;
 mod check;
 mod chorus;
 mod clog;
@@ -18,9 +21,6 @@ mod gate_room;
 mod gates;
 mod histories;
 mod import_again;
-mod kept;
-mod kept_beside;
-mod kept_root;
 mod laws;
 mod ledger;
 mod orchestrator;

@@ -127,10 +127,10 @@ impl Place {
     }
 }
 
-fn mended(bytes: &[u8]) -> (LineEdits, Vec<u8>) {
-    let mending = LineEdits::new(&ClaudeCode, &artifact(), bytes).unwrap();
-    let result = mending.apply(bytes);
-    (mending, result)
+fn repaired(bytes: &[u8]) -> (LineEdits, Vec<u8>) {
+    let edits = LineEdits::new(&ClaudeCode, &artifact(), bytes).unwrap();
+    let result = edits.apply(bytes);
+    (edits, result)
 }
 
 /// Returns the numbers of the messages on the path that the client would resume.
@@ -291,9 +291,9 @@ fn damages() -> Vec<Damage> {
 #[test]
 fn each_kind_of_damage_is_repaired_and_the_rest_resumes() {
     for (what, bytes, wanted, actions) in damages() {
-        let (mending, result) = mended(&bytes);
-        let done: Vec<Action> = mending.steps.iter().map(|step| step.action).collect();
-        assert_eq!(done, actions, "{what}: {:?}", mending.steps);
+        let (edits, result) = repaired(&bytes);
+        let done: Vec<Action> = edits.steps.iter().map(|step| step.action).collect();
+        assert_eq!(done, actions, "{what}: {:?}", edits.steps);
         assert_eq!(
             resumed(&result),
             wanted,
@@ -308,7 +308,7 @@ fn relink_changes_only_the_parent() {
     let lines = chain();
     let mut gone = chain();
     gone.remove(4);
-    let (_, result) = mended(&file_of(&gone));
+    let (_, result) = repaired(&file_of(&gone));
     let text = String::from_utf8(lines[5].clone()).unwrap();
     gone[4] = text.replacen(&uuid(5), &uuid(4), 1).into_bytes();
     assert_eq!(result, file_of(&gone));
@@ -319,9 +319,9 @@ fn copies_and_torn_tail_are_not_damage() {
     let mut lines = chain();
     lines.insert(5, line(5, 4));
     let torn = [file_of(&lines), line(11, 10)[..80].to_vec()].concat();
-    let (mending, result) = mended(&torn);
-    assert_eq!(mending.steps, []);
-    assert_eq!(mending.unrepaired.len(), 1, "the last line is pending");
+    let (edits, result) = repaired(&torn);
+    assert_eq!(edits.steps, []);
+    assert_eq!(edits.unrepaired.len(), 1, "the last line is pending");
     assert_eq!(result, torn);
 }
 
@@ -333,14 +333,14 @@ fn oversize_line_stays_and_its_children_are_not_orphans() {
     lines[4] = long.replace("question 5", &words).into_bytes();
     lines[7].truncate(100);
     let bytes = file_of(&lines);
-    let (mending, result) = mended(&bytes);
-    let actions: Vec<Action> = mending.steps.iter().map(|step| step.action).collect();
+    let (edits, result) = repaired(&bytes);
+    let actions: Vec<Action> = edits.steps.iter().map(|step| step.action).collect();
     assert_eq!(
         actions,
         [Action::Drop],
         "for all we know, its children have a parent"
     );
-    let left: Vec<u64> = mending.unrepaired.iter().map(|left| left.line).collect();
+    let left: Vec<u64> = edits.unrepaired.iter().map(|left| left.line).collect();
     assert_eq!(left, [5, 6, 9]);
     lines.remove(7);
     assert!(result == file_of(&lines));
@@ -352,8 +352,8 @@ fn deep_nesting_is_not_damage() {
     let mut lines = chain();
     let odd = String::from_utf8(line(5, 4)).unwrap();
     lines[4] = odd.replace("\"question 5\"", &deep).into_bytes();
-    let (mending, _) = mended(&file_of(&lines));
-    assert_eq!((mending.steps, mending.unrepaired), (vec![], vec![]));
+    let (edits, _) = repaired(&file_of(&lines));
+    assert_eq!((edits.steps, edits.unrepaired), (vec![], vec![]));
 }
 
 #[test]
@@ -385,8 +385,8 @@ fn parallel_results_stay_on_the_path_when_a_call_is_lost() {
         result(5, 4, 4),
         line(6, 3),
     ];
-    let (_, mended) = mended(&file_of(&lines));
-    let way = resumed(&mended);
+    let (_, repaired) = repaired(&file_of(&lines));
+    let way = resumed(&repaired);
     assert!(
         way.contains(&1) && way.contains(&4) && way.contains(&6),
         "{way:?}"
@@ -434,10 +434,10 @@ fn offset_ids_are_written_where_a_parent_names_them() {
         found.collect::<Vec<bool>>()
     };
     assert_eq!(links(&bytes), [true, true]);
-    let mending = LineEdits::new(layout, &artifact, &bytes).unwrap();
-    let actions: Vec<Action> = mending.steps.iter().map(|step| step.action).collect();
+    let edits = LineEdits::new(layout, &artifact, &bytes).unwrap();
+    let actions: Vec<Action> = edits.steps.iter().map(|step| step.action).collect();
     assert_eq!(actions, [Action::Drop, Action::KeepId]);
-    assert_eq!(links(&mending.apply(&bytes)), [true, true]);
+    assert_eq!(links(&edits.apply(&bytes)), [true, true]);
 }
 
 /// Returns a record of the orchestrator with additional members.

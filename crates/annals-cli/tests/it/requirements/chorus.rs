@@ -337,7 +337,7 @@ fn a_conversation_without_messages_is_deleted_and_comes_back() {
 
 /// Requirements: 000.28, 000.29, 000.30, 000.31, 000.32
 #[test]
-fn the_session_behind_a_conversation_is_told_set_and_found() {
+fn session_of_a_conversation_is_shown_set_and_found() {
     let stage = stage();
     assert_eq!(sessions(&stage, &[])["conv-1"]["session_id"], SDK);
     let shown = stage.annals(&["show", "000000e8", "--json"]).json();

@@ -649,7 +649,7 @@ fn processes_of_annals_do_not_lose_each_others_records() {
 ///
 /// Requirements: 004.20, 004.21, 004.65
 #[test]
-fn nothing_is_lost_beside_writers_that_keep_the_documents_protocol() {
+fn concurrent_writers_of_the_documents_lose_no_update() {
     let (stage, id) = examples();
     let path = log(&stage, "2025-11-16");
     let writer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../gates/orchestrator_writer.py");

@@ -515,7 +515,7 @@ fn lists_have_pages_and_say_how_long_they_are() {
 
 /// Requirements: 001.47
 #[test]
-fn the_request_of_a_reply_is_told() {
+fn reply_has_its_request() {
     let (stage, session) = begun("claude-code");
     let line = r#"{"role":"assistant","content":"a","request_id":"req_7"}"#;
     stage.with_stdin(&["append", &session], line).fine();
@@ -655,7 +655,7 @@ fn a_file_that_is_named_twice_is_saved_once() {
 }
 
 #[test]
-fn commands_that_are_told_quote_the_id() {
+fn suggested_commands_quote_the_id() {
     let stage = Stage::empty();
     let id = "x; touch PWNED #";
     stage.annals(&["new", "--id", id, "-m", "Go"]).fine();

@@ -121,7 +121,7 @@ fn the_example_is_a_conversation_of_two_messages_called_greeting() {
 
 /// Requirements: 003.13, 003.47, 003.46
 #[test]
-fn content_beside_the_id_is_a_text_or_blocks_and_message_counts_before_it() {
+fn content_next_to_the_id_is_text_or_blocks_and_message_has_priority() {
     let stage = Stage::with_fixture("watch-claude-think-tree");
     let session = store(&stage).session("ghi789").unwrap();
     let entries = path_of(&session, "msg4");
@@ -314,7 +314,7 @@ fn one_conversation_is_watched_without_its_sibling() {
 
 /// Requirements: 003.32, 003.34, 003.38, 003.39, 003.52
 #[test]
-fn files_are_watched_and_new_lines_are_told_once() {
+fn new_lines_of_watched_files_are_reported_once() {
     let (stage, path) = log("abc123-uuid.jsonl", EXAMPLE);
     let store = store(&stage);
     let mut follower = Follower::new(&store, Selection::all(), FollowOptions::default()).unwrap();
@@ -422,7 +422,7 @@ fn lists_of_a_large_project_read_no_unchanged_log_again() {
     }
     stage.settle();
     let logs: u64 = stage.tree().values().map(|log| log.len() as u64).sum();
-    // The requirements are times. The bytes that are read tell the same on a busy machine.
+    // The requirements are times. The number of bytes read is the same on a busy machine.
     let read = |args: &[&str]| {
         let (run, cost) = stage.measured(args, "");
         (run.fine().out, cost.map(|cost| cost.bytes_read))

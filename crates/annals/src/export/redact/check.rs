@@ -233,7 +233,7 @@ fn describes_password(text: &str) -> bool {
 
 /// Returns whether the text is a secret stated in a sentence: long, with digits, and not a word. A
 /// password may be shorter.
-pub(super) fn is_told(text: &str, before: &str) -> bool {
+pub(super) fn is_stated(text: &str, before: &str) -> bool {
     let text = text.trim_end_matches(['.', ',', '!', '?', ';', ':']);
     let digits = text.bytes().filter(u8::is_ascii_digit).count();
     let name = before.to_ascii_lowercase();

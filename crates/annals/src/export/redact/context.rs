@@ -3,7 +3,7 @@
 use super::check::{
     is_assigned, is_assigned_in_text, is_assigned_password, is_literal, is_mixed_case_password,
     is_named_password, is_option_value, is_pair_in_base64, is_passphrase, is_password,
-    is_password_in_text, is_password_word, is_quoted_password, is_short_password, is_told,
+    is_password_in_text, is_password_word, is_quoted_password, is_short_password, is_stated,
     is_url_password, looks_generated, looks_random, looks_typed,
 };
 use super::rules::{Rule, checked, shape};
@@ -206,9 +206,9 @@ pub(super) static CONTEXT: &[Rule] = &[
     checked("generic-secret", 0, NAMES_HINTS, looks_generated,
         concat!(r#"[*_][A-Za-z0-9_. -]*"#, name!(), r#"[ \t]*(?::[ \t]*[*_]|[*_][ \t]*:)[ \t]*["'`]?([^ \t\r\n"'`*,;]{6,})"#)),
     // A sentence.
-    checked("generic-secret", 0, NAMES_HINTS, is_told,
+    checked("generic-secret", 0, NAMES_HINTS, is_stated,
         concat!(r"(?i-u:\b(?:password|passphrase|passwort|kennwort|token|secret|api[ -]?key)", is_or_was!(), r#":?)[ \t]+["'`]?([^ \t\r\n"'`<>(){}]{6,})"#)),
-    checked("generic-secret", 0, &[" key"], is_told,
+    checked("generic-secret", 0, &[" key"], is_stated,
         r#"(?i-u:\b(?:api|access|secret|auth|private|license|encryption|signing|master) key)["'`*_]{0,3}[ \t]*[:=][ \t]*["'`*_]{0,3}([^ \t\r\n"'`<>(){}]{6,})"#),
     checked("generic-secret", 0, PASSWORD_HINTS, is_password_word,
         concat!(r"(?i-u:\b(?:password|passphrase|passwort|kennwort)", is_or_was!(), r#":)[ \t]+["'`]?([a-z]{4,40})["'`.]?[ \t]*(?:$|[\r\n])"#)),

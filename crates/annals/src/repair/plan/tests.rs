@@ -41,7 +41,7 @@ impl Decoder for Strict {
     }
 }
 
-fn mended(lines: &[String]) -> (LineEdits, String) {
+fn repaired(lines: &[String]) -> (LineEdits, String) {
     let artifact = Artifact {
         session: Some(SessionId::new(SESSION).unwrap()),
         ..Artifact::new(ArtifactKind::SessionLog)
@@ -55,11 +55,11 @@ fn mended(lines: &[String]) -> (LineEdits, String) {
     }
     let mut read =
         |span: Span| Ok(bytes.as_bytes()[span.offset as usize..][..span.len as usize].to_vec());
-    let mending = reading
+    let edits = reading
         .finish(&mut read, &mut || Ok(HashSet::new()))
         .unwrap();
-    let result = String::from_utf8(mending.apply(bytes.as_bytes())).unwrap();
-    (mending, result)
+    let result = String::from_utf8(edits.apply(bytes.as_bytes())).unwrap();
+    (edits, result)
 }
 
 #[test]
@@ -71,28 +71,24 @@ fn undecodable_json_stays_and_its_children_are_not_orphans() {
         line(4, 3, "four"),
         line(5, 99, "five"),
     ];
-    let (mending, result) = mended(&lines);
-    let left: Vec<(u64, FlawKind)> = mending
+    let (edits, result) = repaired(&lines);
+    let left: Vec<(u64, FlawKind)> = edits
         .unrepaired
         .iter()
         .map(|it| (it.line, it.kind))
         .collect();
     assert_eq!(left, [(3, FlawKind::BadJson)]);
     assert!(
-        mending.unrepaired[0]
+        edits.unrepaired[0]
             .detail
             .contains("other programs may read")
     );
-    let steps: Vec<(u64, Action)> = mending
-        .steps
-        .iter()
-        .map(|it| (it.line, it.action))
-        .collect();
+    let steps: Vec<(u64, Action)> = edits.steps.iter().map(|it| (it.line, it.action)).collect();
     assert_eq!(steps, [(5, Action::Relink)]);
     let mut wanted = lines.clone();
     wanted[4] = line(5, 4, "five");
     assert_eq!(result, wanted.join("\n") + "\n");
-    assert!(mending.removed.is_empty());
+    assert!(edits.removed.is_empty());
 }
 
 #[test]
@@ -102,9 +98,9 @@ fn undecodable_line_without_id_disables_relinking() {
         "{\"odd\":true}".to_owned(),
         line(5, 99, "five"),
     ];
-    let (mending, result) = mended(&lines);
-    assert_eq!(mending.steps, []);
-    let left: Vec<(u64, FlawKind)> = mending
+    let (edits, result) = repaired(&lines);
+    assert_eq!(edits.steps, []);
+    let left: Vec<(u64, FlawKind)> = edits
         .unrepaired
         .iter()
         .map(|it| (it.line, it.kind))
@@ -116,8 +112,8 @@ fn undecodable_line_without_id_disables_relinking() {
 #[test]
 fn line_that_is_not_json_is_removed() {
     let lines = [line(1, 0, "one"), "{\"odd\":".to_owned(), line(2, 1, "two")];
-    let (mending, result) = mended(&lines);
-    assert_eq!(mending.unrepaired, []);
+    let (edits, result) = repaired(&lines);
+    assert_eq!(edits.unrepaired, []);
     assert_eq!(
         result,
         [&lines[0], &lines[2]].map(|it| format!("{it}\n")).concat()

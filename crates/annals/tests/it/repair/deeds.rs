@@ -172,8 +172,8 @@ fn undo_refuses_a_log_written_after_the_repair() {
         .repairs()
         .apply(&place.plan(), true, now())
         .unwrap();
-    let mended = place.bytes();
-    let grown = [mended.clone(), line(11, 10), b"\n".to_vec()].concat();
+    let repaired = place.bytes();
+    let grown = [repaired.clone(), line(11, 10), b"\n".to_vec()].concat();
     fs::write(&place.log, &grown).unwrap();
     let error = place.store().repairs().undo(&kept).unwrap_err().to_string();
     let reported = error.contains("has grown by") && error.contains("undo");
@@ -184,7 +184,7 @@ fn undo_refuses_a_log_written_after_the_repair() {
     let reported = error.contains("has changed since the repair; the original stays");
     assert!(reported, "{error}");
     // Once the log has the repaired bytes again, the repair can be undone.
-    fs::write(&place.log, mended).unwrap();
+    fs::write(&place.log, repaired).unwrap();
     place.store().repairs().undo(&kept).unwrap();
 }
 
@@ -193,7 +193,7 @@ fn interrupted_repair_is_finished_by_the_next() {
     let place = damaged();
     let (store, bytes) = (place.store(), place.bytes());
     let kept = store.repairs().apply(&place.plan(), true, now()).unwrap();
-    let mended = place.bytes();
+    let repaired = place.bytes();
     let folder = place.state().join("undo").join(&kept.id);
     for stop in ["removed.jsonl", "manifest.json", "nothing"] {
         // As if the log had not been replaced yet, and a part of the folder not been written.
@@ -201,7 +201,7 @@ fn interrupted_repair_is_finished_by_the_next() {
         let _ = fs::remove_file(folder.join(stop));
         let again = store.repairs().apply(&place.plan(), true, now()).unwrap();
         assert_eq!(again.id, kept.id);
-        assert_eq!(place.bytes(), mended, "{stop}");
+        assert_eq!(place.bytes(), repaired, "{stop}");
         assert!(folder.join("manifest.json").exists());
     }
     // A wrong copy of the original is replaced.
@@ -225,7 +225,7 @@ fn damaged_original_is_not_restored() {
         .repairs()
         .apply(&place.plan(), true, now())
         .unwrap();
-    let mended = place.bytes();
+    let repaired = place.bytes();
     let original = kept.original_path(&place.state().join("undo"));
     fs::write(original, b"spoiled").unwrap();
     let error = place.store().repairs().undo(&kept).unwrap_err().to_string();
@@ -233,7 +233,7 @@ fn damaged_original_is_not_restored() {
         error.contains("has changed since the repair, so it was not restored"),
         "{error}"
     );
-    assert_eq!(place.bytes(), mended);
+    assert_eq!(place.bytes(), repaired);
 }
 
 #[test]
@@ -327,13 +327,13 @@ fn forget_repair_deletes_the_original_and_keeps_the_log() {
     let place = damaged();
     let store = place.store();
     store.repairs().apply(&place.plan(), true, now()).unwrap();
-    let mended = place.bytes();
+    let repaired = place.bytes();
     let found = store.repairs().find("aaaaaaaa").unwrap();
     assert_eq!(found.len(), 1);
     store.repairs().delete(&found[0]).unwrap();
     let quarantine = place.state().join("undo");
     assert_eq!(fs::read_dir(quarantine).unwrap().count(), 0);
-    assert_eq!(place.bytes(), mended);
+    assert_eq!(place.bytes(), repaired);
     let error = store.repairs().find("aaaaaaaa").unwrap_err();
     assert!(matches!(error, Error::NotFound { .. }), "{error}");
 }
@@ -369,7 +369,7 @@ fn repair_killed_before_any_change_is_not_listed() {
     let place = damaged();
     let (store, bytes) = (place.store(), place.bytes());
     let kept = store.repairs().apply(&place.plan(), true, now()).unwrap();
-    let mended = place.bytes();
+    let repaired = place.bytes();
     fs::write(&place.log, &bytes).unwrap();
     assert!(store.repairs().list().unwrap().0.is_empty());
     assert!(store.repairs().find(&kept.id).is_err());
@@ -385,7 +385,7 @@ fn repair_killed_before_any_change_is_not_listed() {
             .unwrap()
     };
     // A repair that was applied stays, however old it is.
-    fs::write(&place.log, &mended).unwrap();
+    fs::write(&place.log, &repaired).unwrap();
     age();
     store.repairs().sweep().unwrap();
     assert!(folder.exists());

@@ -9,10 +9,10 @@ fn undo_refuses_a_log_held_open() {
     let store = place.store();
     let before = place.bytes();
     let kept = store.repairs().apply(&place.plan(), true, now()).unwrap();
-    let mended = place.bytes();
+    let repaired = place.bytes();
     let holder = Holder::open(&place.log);
     held(|| store.repairs().undo(&kept), &place.log);
-    assert_eq!(place.bytes(), mended);
+    assert_eq!(place.bytes(), repaired);
     holder.end();
     store.repairs().undo(&kept).unwrap();
     assert_eq!(place.bytes(), before);

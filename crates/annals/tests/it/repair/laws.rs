@@ -74,24 +74,24 @@ fn read(layout: &dyn Layout, artifact: &Artifact, bytes: &[u8]) -> Decoded<Outli
 
 fn hold(log: &Log, bytes: &[u8]) {
     let (layout, artifact, name) = (log.layout, &log.artifact, &log.name);
-    let mending = LineEdits::new(layout, artifact, bytes).unwrap();
-    let result = mending.apply(bytes);
+    let edits = LineEdits::new(layout, artifact, bytes).unwrap();
+    let result = edits.apply(bytes);
     let shown = || String::from_utf8_lossy(bytes).into_owned();
-    assert_eq!(result.len() as u64, mending.result_len(bytes.len() as u64));
+    assert_eq!(result.len() as u64, edits.result_len(bytes.len() as u64));
     assert!(
-        !mending.is_empty() || result == bytes,
+        !edits.is_empty() || result == bytes,
         "{name}: nothing done, nothing changed"
     );
 
     // Removed bytes are reported exactly.
-    for removed in &mending.removed {
+    for removed in &edits.removed {
         let at = removed.offset as usize;
         let stood = &bytes[at..at + removed.bytes.len()];
         assert_eq!(stood, removed.bytes, "{name}");
     }
 
     // Lines that no step names are unchanged and in order.
-    let named: HashSet<u64> = mending.steps.iter().map(|step| step.line).collect();
+    let named: HashSet<u64> = edits.steps.iter().map(|step| step.line).collect();
     let now = lines(&result);
     let mut now = now
         .iter()
@@ -105,7 +105,7 @@ fn hold(log: &Log, bytes: &[u8]) {
     // No damage of the repaired kinds is left, except where reported.
     let before = read(layout, artifact, bytes);
     let after = read(layout, artifact, &result);
-    let left = mending.unrepaired.len();
+    let left = edits.unrepaired.len();
     let hidden = after.flaws.iter().filter(|flaw| flaw.kind.hides_record());
     assert!(
         hidden.count() <= left,
@@ -165,12 +165,12 @@ fn logs_of_real_clients_need_no_repair() {
     let mut looked = 0;
     for log in LOGS.iter().filter(recorded) {
         looked += 1;
-        let mending = LineEdits::new(log.layout, &log.artifact, &log.bytes).unwrap();
+        let edits = LineEdits::new(log.layout, &log.artifact, &log.bytes).unwrap();
         // One fixture was damaged by `kill -9`.
-        let drops = mending.steps.iter();
+        let drops = edits.steps.iter();
         let drops = drops.filter(|step| step.action == Action::Drop).count();
-        let killed = log.name.contains("kill9") && drops == mending.steps.len();
-        assert!(mending.is_empty() || killed, "{}: {mending:?}", log.name);
+        let killed = log.name.contains("kill9") && drops == edits.steps.len();
+        assert!(edits.is_empty() || killed, "{}: {edits:?}", log.name);
     }
     assert!(looked > 10);
 }

@@ -3,10 +3,10 @@
 use annals::model::FlawKind;
 use annals::repair::Action;
 
-use super::{Place, chain, file_of, line, mended};
+use super::{Place, chain, file_of, line, repaired};
 
 fn actions(bytes: &[u8]) -> Vec<(Action, String)> {
-    let steps = mended(bytes).0.steps.into_iter();
+    let steps = repaired(bytes).0.steps.into_iter();
     steps.map(|step| (step.action, step.detail)).collect()
 }
 
@@ -17,14 +17,14 @@ fn nul_runs_are_removed_and_reported() {
     // Before the record and in two places inside it.
     let (head, tail) = (&bare[..1], &bare[1..]);
     lines[4] = [b"\0\0", head, b"\0\0\0", &tail[..1], b"\0", &tail[1..]].concat();
-    let (mending, result) = mended(&file_of(&lines));
+    let (edits, result) = repaired(&file_of(&lines));
     assert_eq!(result, file_of(&chain()));
-    let reported: Vec<_> = mending.steps.iter().map(|step| step.action).collect();
+    let reported: Vec<_> = edits.steps.iter().map(|step| step.action).collect();
     assert_eq!(reported, [Action::StripNuls]);
-    assert!(mending.steps[0].detail.starts_with("6 NUL bytes"));
+    assert!(edits.steps[0].detail.starts_with("6 NUL bytes"));
     let start: u64 = lines[..4].iter().map(|line| line.len() as u64 + 1).sum();
     let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
-    for removed in &mending.removed {
+    for removed in &edits.removed {
         assert_eq!(removed.line, 5);
         runs.push((removed.offset - start, removed.bytes.clone()));
     }
@@ -45,11 +45,11 @@ fn line_endings_are_preserved() {
             .iter()
             .flat_map(|line| [line, ending.as_bytes()].concat())
             .collect();
-        assert_eq!(mended(&text).1, whole, "{ending:?}");
+        assert_eq!(repaired(&text).1, whole, "{ending:?}");
         assert_eq!(actions(&text)[0].0, Action::Split);
         // An unterminated last line stays unterminated.
         let cut = &text[..text.len() - ending.len()];
-        assert_eq!(mended(cut).1, whole[..whole.len() - ending.len()]);
+        assert_eq!(repaired(cut).1, whole[..whole.len() - ending.len()]);
     }
 }
 
@@ -59,11 +59,14 @@ fn byte_order_mark_is_preserved_unless_its_line_is_dropped() {
     let rest = file_of(&[line(3, 2), line(4, 3)]);
     // On a line that is relinked.
     let text = [MARK, &line(2, 99), b"\n", &rest].concat();
-    assert_eq!(mended(&text).1, [MARK, &line(2, 0), b"\n", &rest].concat());
+    assert_eq!(
+        repaired(&text).1,
+        [MARK, &line(2, 0), b"\n", &rest].concat()
+    );
     // On a line that is split.
     let text = [MARK, &line(1, 0), &line(2, 1), b"\n", &rest].concat();
     let whole = [MARK, &file_of(&[line(1, 0), line(2, 1)]), &rest].concat();
-    assert_eq!(mended(&text).1, whole);
+    assert_eq!(repaired(&text).1, whole);
     // On a line that is dropped.
     let text = [
         MARK,
@@ -73,9 +76,9 @@ fn byte_order_mark_is_preserved_unless_its_line_is_dropped() {
         &rest,
     ]
     .concat();
-    let (mending, result) = mended(&text);
+    let (edits, result) = repaired(&text);
     assert_eq!(result, [file_of(&[line(2, 0)]), rest].concat());
-    let removed: Vec<u8> = mending
+    let removed: Vec<u8> = edits
         .removed
         .iter()
         .flat_map(|it| it.bytes.clone())
@@ -90,16 +93,16 @@ fn unknown_json_objects_stay_and_other_json_is_dropped() {
     lines.insert(4, b"\"text\"".to_vec());
     lines.insert(6, odd.clone());
     lines.insert(2, Vec::new());
-    let (mending, result) = mended(&file_of(&lines));
-    assert_eq!(mending.lines, 12);
+    let (edits, result) = repaired(&file_of(&lines));
+    assert_eq!(edits.lines, 12);
     let text = String::from_utf8(result).unwrap();
     assert!(text.contains(std::str::from_utf8(&odd).unwrap()));
     assert!(!text.contains("\"text\"\n"));
-    let dropped: Vec<u64> = mending.steps.iter().map(|step| step.line).collect();
+    let dropped: Vec<u64> = edits.steps.iter().map(|step| step.line).collect();
     assert_eq!(dropped, [6]);
-    assert_eq!(mending.steps[0].action.as_str(), "drop");
+    assert_eq!(edits.steps[0].action.as_str(), "drop");
     assert!(
-        mending.steps[0]
+        edits.steps[0]
             .detail
             .starts_with(FlawKind::NotAnObject.as_str())
     );
@@ -146,7 +149,7 @@ fn glued_records_on_a_torn_last_line_are_split_without_a_final_newline() {
     ]
     .concat();
     let place = Place::with(&text);
-    let mending = place.plan_at(jiff::Timestamp::MAX).edits;
-    assert_eq!(mending.steps.len(), 1);
-    assert_eq!(mending.apply(&text), whole[..whole.len() - 1]);
+    let edits = place.plan_at(jiff::Timestamp::MAX).edits;
+    assert_eq!(edits.steps.len(), 1);
+    assert_eq!(edits.apply(&text), whole[..whole.len() - 1]);
 }

@@ -1,10 +1,10 @@
 //! The rules for the new parent of an orphan.
 
-use super::{SESSION, chain, file_of, line, mended, named, uuid};
+use super::{SESSION, chain, file_of, line, named, repaired, uuid};
 
 /// Returns the number of each repaired line and of its parent; 0 means none.
 fn parents(lines: &[Vec<u8>]) -> Vec<(u64, u64)> {
-    let (_, bytes) = mended(&file_of(lines));
+    let (_, bytes) = repaired(&file_of(lines));
     let number = |value: &serde_json::Value| {
         let text = value.as_str().unwrap_or("0-");
         u64::from_str_radix(text.split('-').next().unwrap(), 16).unwrap()
@@ -113,7 +113,7 @@ fn colliding_ids_get_new_unique_ids() {
         named(6, 4, 3),
         named(7, 3, 4),
     ];
-    let (_, bytes) = mended(&file_of(&lines));
+    let (_, bytes) = repaired(&file_of(&lines));
     let text = String::from_utf8(bytes).unwrap();
     let ids = text.lines().map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -193,7 +193,7 @@ fn summary_in_a_cycle_becomes_a_root() {
 
 /// Returns the id and the parent of each repaired line.
 fn ids(lines: &[Vec<u8>]) -> Vec<(String, String)> {
-    let (_, bytes) = mended(&file_of(lines));
+    let (_, bytes) = repaired(&file_of(lines));
     let text = String::from_utf8(bytes).unwrap();
     let lines = text.lines().map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -242,7 +242,7 @@ fn equal_entries_of_one_id_are_not_a_collision() {
     };
     let done = |second: Vec<u8>| {
         let lines = [line(1, 0), note("said", "/work"), second, line(4, 3)];
-        mended(&file_of(&lines)).0.steps.len()
+        repaired(&file_of(&lines)).0.steps.len()
     };
     assert_eq!(done(note("said", "/elsewhere")), 0);
     assert_eq!(done(note("said otherwise", "/work")), 1);

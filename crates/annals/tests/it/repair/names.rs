@@ -179,14 +179,14 @@ fn undo_reports_a_replaced_file_and_repair_a_blocked_original() {
     let store = place.store();
     let before = place.bytes();
     let kept = store.repairs().apply(&place.plan(), true, now()).unwrap();
-    let mended = place.bytes();
-    fs::write(&place.log, vec![b'x'; mended.len() + 50]).unwrap();
+    let repaired = place.bytes();
+    fs::write(&place.log, vec![b'x'; repaired.len() + 50]).unwrap();
     let error = store.repairs().undo(&kept).unwrap_err().to_string();
     assert!(
         error.contains("has changed since the repair; the original stays"),
         "{error}"
     );
-    fs::write(&place.log, &mended).unwrap();
+    fs::write(&place.log, &repaired).unwrap();
     store.repairs().undo(&kept).unwrap();
     assert_eq!(place.bytes(), before);
     let original = kept.original_path(&store.repairs().quarantine().unwrap());

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use super::{day_record, days};
 
-fn actions(mending: &LineEdits) -> Vec<Action> {
-    mending.steps.iter().map(|step| step.action).collect()
+fn actions(edits: &LineEdits) -> Vec<Action> {
+    edits.steps.iter().map(|step| step.action).collect()
 }
 
 #[test]
@@ -46,10 +46,10 @@ const HEADLESS: &str = concat!(
 #[test]
 fn entries_behind_a_new_header_keep_their_offset_ids() {
     let (layout, artifact) = clog();
-    let mending = LineEdits::new(layout, &artifact, HEADLESS.as_bytes()).unwrap();
-    assert_eq!(actions(&mending), [Action::Header, Action::KeepId]);
-    assert!(mending.steps.iter().all(|step| step.line == 1));
-    let result = String::from_utf8(mending.apply(HEADLESS.as_bytes())).unwrap();
+    let edits = LineEdits::new(layout, &artifact, HEADLESS.as_bytes()).unwrap();
+    assert_eq!(actions(&edits), [Action::Header, Action::KeepId]);
+    assert!(edits.steps.iter().all(|step| step.line == 1));
+    let result = String::from_utf8(edits.apply(HEADLESS.as_bytes())).unwrap();
     assert!(result.contains(r#""messageId":"offset-0""#), "{result}");
     let again = LineEdits::new(layout, &artifact, result.as_bytes()).unwrap();
     assert_eq!(actions(&again), []);
@@ -60,9 +60,9 @@ fn header_is_inserted_after_a_byte_order_mark() {
     let (layout, artifact) = clog();
     let rest = HEADLESS.split_inclusive('\n').next().unwrap();
     let text = format!("\u{feff}{rest}");
-    let mending = LineEdits::new(layout, &artifact, text.as_bytes()).unwrap();
-    assert_eq!(actions(&mending), [Action::Header]);
-    let result = String::from_utf8(mending.apply(text.as_bytes())).unwrap();
+    let edits = LineEdits::new(layout, &artifact, text.as_bytes()).unwrap();
+    assert_eq!(actions(&edits), [Action::Header]);
+    let result = String::from_utf8(edits.apply(text.as_bytes())).unwrap();
     let header = result.strip_prefix('\u{feff}').unwrap();
     assert!(
         header.starts_with(r#"{"type":"conversation-header""#),

@@ -121,7 +121,7 @@ fn none_is_a_parent_that_a_caller_may_name() {
 
 /// Two records with the same id are one entry: the later one counts.
 #[test]
-fn ids_that_stand_twice_mean_the_later_record_beside_them_too() {
+fn records_with_the_same_id_are_one_entry_and_the_later_counts() {
     let (_dir, store) = stored(&[
         line("user", "\"u1\"", "null", "one"),
         line("assistant", "", "", "two"),
