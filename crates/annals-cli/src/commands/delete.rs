@@ -23,7 +23,8 @@ use annals::view::ShortIds;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A session is moved with everything that belongs to it: sub-agents, todos, saved files, long outputs. \
-Nothing is moved without --apply, and --undo restores a session.
+Nothing is moved without --apply. --undo restores a session and needs no --apply: it overwrites \
+nothing, and the session can be deleted again.
 
 Examples:
   annals delete 8c549c46                       what would be moved
@@ -57,7 +58,7 @@ pub(crate) struct DeleteArgs {
     #[arg(long, conflicts_with_all = ["sessions", "project", "apply", "undo"])]
     list: bool,
     /// Restore a deleted session, by id or by name in the trash
-    #[arg(long, value_name = "ID", conflicts_with_all = ["sessions", "project", "apply"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["sessions", "project"])]
     undo: Option<String>,
 }
 

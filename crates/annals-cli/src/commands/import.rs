@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
-use annals::export::{ExportFile, ImportOptions, Imported, Importer};
+use annals::convert::{ExportSource, ImportOptions, Imported, Importer};
 use annals::store::Root;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -20,9 +20,11 @@ use crate::render::style::{DIM, ID, paint};
 #[command(after_help = "\
 Reads JSON or JSON lines written by `annals export`. Everything is read and checked before \
 the first session is written, and an existing session is never changed. Ids, times \
-and branches are kept; what the layout does not support is left out and reported. An interrupted \
-import can be run again: finished sessions stay, and an unfinished one is continued where it ends. \
-In a log that several sessions share, the rest is appended instead.
+and branches are kept; in the layout of the export, so are all records, byte for byte. What another layout \
+does not support is left out and reported. An interrupted import can be run again: sessions that it \
+has imported stay as they are.
+
+To look into an export without importing it, name it as a root: --root export-file:FILE.
 
 Examples:
   annals import all.jsonl
@@ -43,7 +45,7 @@ pub(crate) struct ImportArgs {
 struct ImportJson<'a> {
     sessions: Vec<ImportedJson<'a>>,
     entries: u64,
-    left_out: BTreeMap<&'static str, u64>,
+    left_out: BTreeMap<&'a str, u64>,
 }
 
 #[derive(Serialize)]
@@ -53,47 +55,41 @@ struct ImportedJson<'a> {
     file: &'a Path,
     entries: u64,
     agents: u64,
-    left_out: &'a BTreeMap<&'static str, u64>,
+    left_out: &'a BTreeMap<String, u64>,
     /// Todo lists that existed already and were left unchanged.
     #[serde(skip_serializing_if = "<[PathBuf]>::is_empty")]
     existing: &'a [PathBuf],
     /// True if an earlier, interrupted run imported the session.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     already: bool,
-    /// True if what such a run had written was moved to the trash.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    replaced: bool,
     /// True if what such a run had written stays, and the rest was appended.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     continued: bool,
 }
 
 pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
-    let archive = open_export(&args.file)?;
+    let source = open_export(&args.file)?;
     let root = match &args.into {
         Some(text) => target_root(text)?,
         None => context.writable_root()?,
     };
-    let contents = archive.read_contents().context("nothing was imported")?;
+    let contents = source.read_contents().context("nothing was imported")?;
     let options = ImportOptions {
         fresh_ids: args.fresh_ids,
-        write: context.write_options(),
+        ..ImportOptions::default()
     };
     context.put_back_removed_in(vec![root.clone()])?;
-    let mut importer = Importer::new(&context.store, root, options)?;
-    if let Err(error) = importer.check(&contents) {
-        bail!("{error}; nothing was imported; --fresh-ids gives every session a new id");
-    }
-    let mut imported: Vec<Imported> = Vec::new();
-    let written = archive.each_session(|kept| {
-        imported.push(importer.session(kept)?);
-        Ok(())
-    });
-    if let Err(error) = written {
-        let summary = partial_import_text(&imported, contents.sessions.len(), &error);
-        return Err(anyhow::Error::new(error).context(summary));
-    }
-    importer.finish()?;
+    let importer = Importer::new(&context.store, root, options)?;
+    let imported = match importer.run(&source, &contents) {
+        Ok(imported) => imported,
+        Err(error) if error.is_refusal() => {
+            bail!("{error}; nothing was imported; --fresh-ids gives every session a new id")
+        }
+        Err(error) => {
+            let text = "the import stopped early; run the same command to continue";
+            return Err(anyhow::Error::new(error).context(text));
+        }
+    };
     for problem in &contents.problems {
         let text = format!("the export is incomplete: {}", problem.error);
         context.warn(&annals::Error::refused(text));
@@ -106,15 +102,15 @@ pub(crate) fn run(args: &ImportArgs, context: &mut Context) -> Result<Outcome> {
     })
 }
 
-fn open_export(path: &Path) -> Result<ExportFile> {
+fn open_export(path: &Path) -> Result<ExportSource> {
     if path != Path::new("-") {
-        return Ok(ExportFile::open(path)?);
+        return Ok(ExportSource::open(path)?);
     }
     let stdin = std::io::stdin().lock();
     if stdin.is_terminal() {
         bail!("standard input is a terminal; pipe the sessions in");
     }
-    Ok(ExportFile::read(stdin, "standard input")?)
+    Ok(ExportSource::read(stdin, "standard input")?)
 }
 
 fn target_root(text: &str) -> Result<Root> {
@@ -129,22 +125,10 @@ fn target_root(text: &str) -> Result<Root> {
     Ok(root)
 }
 
-fn partial_import_text(imported: &[Imported], all: usize, error: &annals::Error) -> String {
-    let done = imported.len();
-    let next = match error {
-        // A retry alone would be refused again.
-        error if error.is_refusal() => {
-            "fix the cause and run the same command to continue, or import all under new ids with --fresh-ids"
-        }
-        _ => "the next one may be incomplete; run the same command to continue",
-    };
-    format!("the import stopped early: {done} of {all} sessions were imported; {next}")
-}
-
 fn print_report(imported: &[Imported], context: &mut Context) -> Result<()> {
-    let mut left_out: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let mut left_out: BTreeMap<&str, u64> = BTreeMap::new();
     for (kind, count) in imported.iter().flat_map(|one| &one.left_out) {
-        *left_out.entry(kind).or_default() += count;
+        *left_out.entry(kind.as_str()).or_default() += count;
     }
     let entries = imported.iter().map(|one| one.entries).sum();
     if context.json {
@@ -157,7 +141,6 @@ fn print_report(imported: &[Imported], context: &mut Context) -> Result<()> {
             left_out: &one.left_out,
             existing: &one.existing,
             already: one.already_imported,
-            replaced: one.replaced,
             continued: one.continued,
         });
         return Ok(context.out.json(&ImportJson {
@@ -173,9 +156,6 @@ fn print_report(imported: &[Imported], context: &mut Context) -> Result<()> {
         };
         if one.agents > 0 {
             facts.push(pluralize(one.agents, "sub-agent"));
-        }
-        if one.replaced {
-            facts.push("the incomplete copy of an earlier run is in the trash".to_owned());
         }
         if one.continued {
             facts.push("some of them from an earlier run".to_owned());

@@ -26,7 +26,7 @@ derived from logs: one that is missing, damaged or out of date is rebuilt from t
 
 Nothing is changed without --apply. The original of every repaired file is kept, with the lines removed \
 from it, in the state directory's folder `undo` until --forget; --undo restores it byte for \
-byte. A file that another program is writing to is not touched.
+byte, without --apply: the file can be repaired again. A file that another program is writing to is not touched.
 
 Examples:
   annals repair                what would be repaired
@@ -53,7 +53,7 @@ pub(crate) struct RepairArgs {
     #[arg(long, conflicts_with_all = ["ids", "apply", "undo", "forget"])]
     list: bool,
     /// Restore an original: by id of the repair, by session, or by path of the file
-    #[arg(long, value_name = "ID", conflicts_with_all = ["ids", "apply", "forget"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["ids", "forget"])]
     undo: Option<String>,
     /// Delete a kept original permanently
     #[arg(long, value_name = "ID", num_args = 0..=1, conflicts_with = "ids")]

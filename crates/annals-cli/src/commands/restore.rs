@@ -22,7 +22,8 @@ if permitted; what cannot be restored is listed. No existing file is overwritten
 nothing is changed. If a session's log is there already, its todos and the like stay as they are. \
 The archive is not changed. Files that a live session lost come back where its program looks for \
 them, even if the folder was renamed. Settings and other configuration are restored only with --also. \
-Without --apply nothing changes.
+Without --apply nothing changes, unlike `annals delete --undo`: files may get another path or root, an \
+earlier version, or only their readable parts.
 
 A session of another archive, named by the path of its compressed log, needs --to. Only conversation \
 data is restored from it unless --also names more, as files that only you can read.

@@ -266,6 +266,15 @@ fn import_reports_what_was_left_out() {
 fn import_never_changes_an_existing_session() {
     let stage = Stage::with_fixture("branch-nested");
     stage.annals(&["export", "4549", "-o", "one.jsonl"]).fine();
+    // It is there already, exactly as the import would write it.
+    let tree = stage.tree();
+    snapshot("import-again", &stage.annals(&["import", "one.jsonl"]));
+    assert_eq!(stage.tree(), tree);
+    let log = stage.log_path("4549b9f6-2746-4805-82d0-228c3ff84d47");
+    let text = fs::read_to_string(&log).unwrap();
+    let other = text.replacen("\"timestamp\":\"2", "\"timestamp\":\"1", 1);
+    assert_ne!(other, text);
+    fs::write(&log, other).unwrap();
     snapshot("import-taken", &stage.refused(&["import", "one.jsonl"], ""));
     let run = stage
         .annals(&["import", "one.jsonl", "--fresh-ids", "--json"])

@@ -24,6 +24,7 @@ mod clog;
 mod codex;
 mod content;
 mod entry_outline;
+pub mod export_file;
 mod extension;
 mod fork_origin;
 mod gemini;
@@ -56,6 +57,7 @@ pub use codex::Codex;
 pub use content::{
     MAX_TITLE_CHARS, UNNAMED_CALL_PREFIX, raw_blocks, title_prefix, unnamed_call_id,
 };
+pub use export_file::ExportFile;
 pub use gemini::Gemini;
 pub use opencode::OpenCode;
 pub use orchestrator::Orchestrator;
@@ -81,6 +83,7 @@ pub static LAYOUTS: &[&dyn Layout] = &[
     &OpenCode,
     &Codex,
     &Pi,
+    &ExportFile,
 ];
 
 /// Name of the file that records what a session or root was converted from.

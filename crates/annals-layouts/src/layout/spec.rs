@@ -35,6 +35,8 @@ pub struct LayoutSpec {
     /// Whether the layout's program reads a conversation by following parent links from its end. Such
     /// a program loses everything before a broken link.
     pub follows_parent_links: bool,
+    /// Whether the root is one file instead of a directory.
+    pub root_is_file: bool,
     /// Pattern contained in every record that has usage, so that other records can be skipped; `None`
     /// if every record must be read.
     pub usage_needle: Option<Needle>,
@@ -72,6 +74,7 @@ impl LayoutSpec {
             ages_by_file: false,
             has_lock_files: false,
             follows_parent_links: false,
+            root_is_file: false,
             usage_needle: None,
             spelled_directory: None,
             log_names: None,
@@ -120,6 +123,11 @@ impl<'a> dyn Layout + 'a {
     /// See [`LayoutSpec::follows_parent_links`].
     pub fn follows_parent_links(&self) -> bool {
         self.spec().follows_parent_links
+    }
+
+    /// See [`LayoutSpec::root_is_file`].
+    pub fn root_is_file(&self) -> bool {
+        self.spec().root_is_file
     }
 
     /// See [`LayoutSpec::usage_needle`].
@@ -239,6 +247,8 @@ pub struct WriterSpec {
     pub needs_rising_times: bool,
     /// Whether tool result records name the tool.
     pub results_name_tools: bool,
+    /// Name of a reply's member with its cost in dollars.
+    pub cost_member: Option<&'static str>,
 }
 
 impl WriterSpec {
@@ -251,6 +261,7 @@ impl WriterSpec {
         title_in_session_list: false,
         needs_rising_times: false,
         results_name_tools: false,
+        cost_member: None,
     };
 }
 
@@ -290,6 +301,11 @@ pub trait SessionListWriter: Sync {
 }
 
 impl<'a> dyn Writer + 'a {
+    /// See [`WriterSpec::cost_member`].
+    pub fn cost_member(&self) -> Option<&'static str> {
+        self.writer_spec().cost_member
+    }
+
     /// See [`WriterSpec::draft_members`].
     pub fn draft_members(&self) -> &'static [&'static str] {
         self.writer_spec().draft_members

@@ -216,9 +216,6 @@ pub struct NewSession {
     pub folder: Option<String>,
     /// The id was generated, so the layout may replace it.
     pub unnamed: bool,
-    /// The caller checked all existing sessions and none had this id, so only sessions created
-    /// since are checked.
-    pub unused: bool,
     /// The title, for layouts that store it in a session's first record. For others the store
     /// writes it once the session has begun.
     pub title: Option<String>,
@@ -238,7 +235,6 @@ impl NewSession {
             copied_from: None,
             folder: None,
             unnamed: false,
-            unused: false,
             title: None,
             members: Members::new(),
         }

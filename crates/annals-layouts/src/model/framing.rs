@@ -21,6 +21,8 @@ pub enum Framing {
     Lines,
     /// Records in a document that its program may write again as a whole.
     Document(&'static DocumentFormat),
+    /// One record per line, or a document with the same records.
+    LinesOrDocument(&'static LinesOrDocument),
     /// Rows of an SQLite database. Each session in it is presented as a file of its own, whose path
     /// begins with that of the database.
     Rows(&'static RowFormat),
@@ -34,6 +36,17 @@ pub struct DocumentFormat {
     /// Returns the records of a document, one per line. Total: damaged content gives lines that the
     /// decoder reports.
     pub to_lines: fn(&[u8]) -> Vec<u8>,
+}
+
+/// A log of lines, or a document from which the same lines are derived.
+#[derive(Debug)]
+pub struct LinesOrDocument {
+    /// Name of the format, unique among all formats.
+    pub name: &'static str,
+    /// Returns whether a file with this beginning is a log.
+    pub is_log: fn(&[u8]) -> bool,
+    /// Derives the records of a document.
+    pub document: DocumentFormat,
 }
 
 /// Queries that derive records from a database.
@@ -81,4 +94,5 @@ macro_rules! equal_by_name {
 }
 
 equal_by_name!(DocumentFormat);
+equal_by_name!(LinesOrDocument);
 equal_by_name!(RowFormat);

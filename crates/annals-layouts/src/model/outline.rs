@@ -164,6 +164,8 @@ pub enum Fact {
     UnnamedAnswer(EntryKey),
     /// Versions of files were saved.
     Files,
+    /// A list of todos.
+    Todos,
     /// The file name among the session's own files of output too long for the log.
     StoredOutput(Box<str>),
     /// An earlier message of the log has the same id. Both count: records without links are

@@ -632,6 +632,9 @@ impl Mirror<'_> {
                 }
             }
         }
+        if folders.is_empty() {
+            return Ok(());
+        }
         let mut lines = Vec::new();
         let rename = |member: &Member| -> Option<Member> {
             let mut renamed = member.clone();

@@ -235,7 +235,9 @@ impl Archive {
         let archive = self.archive_of(root, lone);
         let _lock = archive.create()?;
         let mut manifest = self.locked_manifest(&archive)?;
-        if archive.is_interrupted()? {
+        // The line of a file from before its folder was renamed must not count.
+        let is_renamed = |it: &Member| it.is_unlisted && it.was.is_some();
+        if archive.is_interrupted()? || manifest.files.values().any(is_renamed) {
             archive.list_unlisted(&mut manifest)?;
         }
         let done = work(&archive, &mut manifest);

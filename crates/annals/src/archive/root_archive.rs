@@ -25,6 +25,7 @@ use super::manifest::{self, Line, Manifest, Member, SessionKey};
 use crate::error::{Error, Result};
 use annals_jsonl::{self as jsonl, AppendOptions, Create, FileId, Log};
 use annals_layouts::layout::{self, Layout};
+use annals_layouts::model::Artifact;
 
 /// Version of the format of a root's archive.
 pub(crate) const VERSION: u32 = 1;
@@ -345,11 +346,52 @@ impl RootArchive {
         for path in found {
             // It may hold more than the versions that are listed.
             let generation = manifest.last_generation(&path);
-            let member = self.unlisted(&path, generation)?;
-            manifest.files.extend(member.map(|member| (path, member)));
+            let Some(mut member) = self.unlisted(&path, generation)? else {
+                continue;
+            };
+            if let Some(old) = self.listed_elsewhere(manifest, &path)? {
+                manifest.files.remove(&old.path);
+                let versions: Vec<u32> = manifest.versions_of(&old.path).collect();
+                for version in versions {
+                    let earlier = manifest.versions.remove(&(old.path.clone(), version));
+                    let earlier = earlier.map(|earlier| Member {
+                        path: path.clone(),
+                        was: Some(old.path.clone()),
+                        ..earlier
+                    });
+                    let moved = earlier.map(|earlier| ((path.clone(), version), earlier));
+                    manifest.versions.extend(moved);
+                }
+                member = with_new_folder(old, member);
+            }
+            manifest.files.insert(path, member);
         }
         manifest.is_scanned = true;
         Ok(is_any)
+    }
+
+    /// Returns the line of an unlisted file before its folder was renamed, if the lines of the renaming
+    /// are lost: it has another folder, and no file is there.
+    fn listed_elsewhere(&self, manifest: &Manifest, path: &Path) -> Result<Option<Member>> {
+        let artifact = self.layout.classify(path).filter(|_| !self.lone);
+        let Some(artifact) = artifact.filter(|it| it.folder.is_some() && it.session.is_some())
+        else {
+            return Ok(None);
+        };
+        let is_same = |known: &&Member| {
+            let other = self.layout.classify(&known.path);
+            let other = other.map(|other| Artifact {
+                folder: artifact.folder.clone(),
+                ..other
+            });
+            !known.is_unlisted && known.moved_to.is_none() && other.as_ref() == Some(&artifact)
+        };
+        for known in manifest.files.values().filter(is_same) {
+            if !jsonl::exists(&known.location(&self.dir))? {
+                return Ok(Some(known.clone()));
+            }
+        }
+        Ok(None)
     }
 
     /// Passes the path within `files` of each file to `see`.
@@ -529,6 +571,15 @@ impl RootArchive {
                 }
                 _ => {}
             }
+            // Its line and those of its versions from before its folder was renamed.
+            if let Some(was) = member.was.as_ref().filter(|_| member.is_unlisted) {
+                for version in manifest.versions_of(&member.path) {
+                    let key = (member.path.clone(), version);
+                    let earlier = manifest.versions.get(&key).cloned();
+                    lines.extend(earlier.map(|earlier| Line::File(Box::new(earlier))));
+                }
+                lines.push(Line::Gone(was.clone(), None));
+            }
             let metadata = fs::symlink_metadata(&stored).map_err(failed)?;
             lines.push(Line::File(Box::new(Member {
                 len: jsonl::ReadAt::size(&content).map_err(failed)?,
@@ -672,6 +723,24 @@ impl RootArchive {
 fn without_ending(path: &Path, ending: &[u8]) -> Option<PathBuf> {
     let stem = path.as_os_str().as_bytes().strip_suffix(ending)?;
     Some(OsStr::from_bytes(stem).into())
+}
+
+/// Returns what is known of an unlisted file that was listed before its folder was renamed.
+fn with_new_folder(old: Member, unlisted: Member) -> Member {
+    let mut sessions = old.sessions.clone();
+    for key in &mut sessions {
+        let now = unlisted.sessions.iter().find(|now| now.id == key.id);
+        key.folder.clone_from(&now.map_or(&key.folder, |now| &now.folder).clone());
+    }
+    Member {
+        path: unlisted.path,
+        packed_ctime_ns: unlisted.packed_ctime_ns,
+        generation: unlisted.generation.max(old.generation),
+        was: Some(old.path.clone()),
+        is_unlisted: true,
+        sessions,
+        ..old
+    }
 }
 
 pub(super) fn remove_if_exists(path: &Path) -> Result<()> {

@@ -6,6 +6,7 @@
 //! reject are replaced with ids that depend only on them (`Writer::valid_id`).
 
 mod agent;
+mod exported_records;
 mod session_data;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,11 +16,14 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::error::{Error, Result};
-use crate::store::{CallPairing, Root, RootFile, Session, list_row_from_log};
+use crate::store::{
+    CallPairing, Root, RootFile, Session, folder_for_directory, header_fields, list_row_from_log,
+};
 use annals_jsonl as jsonl;
+use annals_layouts::json;
 use annals_layouts::layout::{
     AppendState, Change, Decoded, Edit, EditPlan, ListUpdate, NewSession, OpenReply, PlanContext,
-    RowUpdate, Writer, is_model,
+    RowUpdate, Writer, export_file, is_model,
 };
 use annals_layouts::model::{
     AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, EntryKey, ListSubject, Members,
@@ -27,6 +31,7 @@ use annals_layouts::model::{
 };
 
 use self::agent::agent_purpose;
+use self::exported_records::ExportedRecords;
 
 use super::links::Links;
 use super::origin::{
@@ -36,8 +41,11 @@ use super::other_files::{source_file, to_json, write_whole_file};
 use super::restore_filter::RestoreFilter;
 use super::source::{SourceLine, each_line};
 use super::summary::{MEMBER_PREFIX, artifact_label, body_kind, lost_members, update_row};
-use super::{Counts, SessionOutcome, TargetIds, later_changes, restore};
+use super::{Counts, MergedSession, SessionOutcome, TargetIds, later_changes, restore};
 use crate::store::staging::{StagedFile, StagingDir};
+
+/// Member with the channel by which a message came in.
+const CHANNEL: &str = "channel";
 
 /// Target of a conversion.
 pub(super) struct Target<'a> {
@@ -53,6 +61,9 @@ pub(super) struct Target<'a> {
     pub(super) ids: &'a TargetIds,
     /// Selects the files that origins may restore.
     pub(super) restore_filter: RestoreFilter<'a>,
+    /// Whether the target may have other sessions. Then the files of a session are not renamed into
+    /// place, but returned.
+    pub(super) merge: bool,
 }
 
 /// The part of a session to convert.
@@ -69,7 +80,10 @@ pub(super) fn session(
     session: &Session,
     part: &SessionPart<'_>,
 ) -> Result<SessionOutcome> {
-    let mut work = SessionEncoder::begin(target, session, part)?;
+    let work = SessionEncoder::begin(target, session, part)?;
+    if target.merge {
+        return work.convert();
+    }
     if !work.shared && jsonl::exists(&target.root.path.join(&work.main))? {
         return work.already_converted();
     }
@@ -82,13 +96,7 @@ pub(super) fn session(
             ..SessionOutcome::default()
         });
     }
-    work.begin_files()?;
-    work.convert_logs()?;
-    work.remarks()?;
-    work.titles()?;
-    work.todos()?;
-    work.documents()?;
-    work.finish()
+    work.convert()
 }
 
 /// A log of the target that is being written.
@@ -144,6 +152,13 @@ struct SessionEncoder<'a> {
     title: Option<String>,
     /// Session list update of each log.
     rows: HashMap<Artifact, RowUpdate>,
+    /// Number of sub-agents.
+    agents: u64,
+    /// First lines of logs, which are written unless the first record of the log is written as it was
+    /// in a log of the target's layout.
+    first_lines: HashMap<PathBuf, Vec<Vec<u8>>>,
+    /// Whether the current record is written as it was, so that nothing of it is lost.
+    keeps_record: bool,
 }
 
 enum OutputLog {
@@ -172,6 +187,17 @@ impl<'a> SessionEncoder<'a> {
             .valid_id(&target.ids.target_id(&session.files));
         let mut new = NewSession::new(SessionId::new(&wanted)?, cwd.clone());
         new.git_branch = git_branch(session);
+        if target.merge {
+            new.folder = folder_for_directory(target.root, target.writer, &cwd);
+            let channel = info.attributes.get(CHANNEL);
+            let channel = channel.filter(|_| target.writer.session_members().contains(&CHANNEL));
+            new.members
+                .extend(channel.map(|channel| (CHANNEL.to_owned(), json::quote(channel))));
+        }
+        let title = session.title();
+        let title = title.filter(|title| title.source == TitleSource::Custom);
+        let title = title.filter(|_| target.writer.title_in_header());
+        new.title = title.map(|title| title.text);
         let mut work = SessionEncoder {
             target,
             session,
@@ -186,6 +212,9 @@ impl<'a> SessionEncoder<'a> {
             counts: Counts::default(),
             title: None,
             rows: HashMap::new(),
+            agents: 0,
+            first_lines: HashMap::new(),
+            keeps_record: false,
         };
         let artifact =
             work.with_context(started, |stamp| target.writer.new_session_log(&new, stamp))?;
@@ -196,17 +225,28 @@ impl<'a> SessionEncoder<'a> {
             Some(id) if !work.shared => id.clone(),
             _ => new.id.clone(),
         };
-        let title = session
-            .title()
-            .filter(|title| title.source == TitleSource::Custom && target.writer.title_in_header());
-        let title = title.map(|title| (AppendState::TITLE.to_owned(), title.text));
+        let title = new.title.clone();
+        let title = title.map(|title| (AppendState::TITLE.to_owned(), title));
         work.head = AppendState {
-            writer_state: title.into_iter().collect(),
+            writer_state: match target.merge {
+                true => header_fields(&new),
+                false => title.into_iter().collect(),
+            },
             cwd: Some(cwd),
             git_branch: new.git_branch,
             ..AppendState::new(id, artifact)
         };
         Ok(work)
+    }
+
+    fn convert(mut self) -> Result<SessionOutcome> {
+        self.begin_files()?;
+        self.convert_logs()?;
+        self.remarks()?;
+        self.titles()?;
+        self.todos()?;
+        self.documents()?;
+        self.finish()
     }
 
     /// Returns the outcome of a session that an earlier run has converted.
@@ -297,7 +337,7 @@ impl<'a> SessionEncoder<'a> {
                 self.head.attachments.extend(made);
             }
         }
-        self.write_edits(begin.edits, GENERATED)?;
+        self.write_first_lines(begin.edits)?;
         // A session without any lines still gets a main log.
         let main = self.main.clone();
         self.output(&main)?;
@@ -366,6 +406,7 @@ impl<'a> SessionEncoder<'a> {
                     continue;
                 }
                 pen.head = self.agent_head(at, file)?;
+                self.agents += 1;
             }
             let scan = session.logs.get(at);
             let outlines = scan.map_or(&[][..], |scan| &scan.outlines);
@@ -394,6 +435,7 @@ impl<'a> SessionEncoder<'a> {
         let mut decoder = root.decoder(file);
         let mut refused = HashSet::new();
         let mut pairing = CallPairing::default();
+        let mut records = ExportedRecords::new(self.target, self.session, &pen.head);
         let partial = match self.part {
             SessionPart::Path(path) if log == 0 => Some(*path),
             _ => None,
@@ -407,6 +449,9 @@ impl<'a> SessionEncoder<'a> {
             let mut sink = Decoded::default();
             decoder.decode(&record, &mut sink);
             let sound = sink.flaws.is_empty();
+            let exported = records.as_mut().map(|records| records.read(&record, &sink.items));
+            let exported = exported.unwrap_or_default();
+            self.keeps_record = exported.is_some();
             sink.items
                 .iter_mut()
                 .for_each(|entry| pairing.pair_entry(entry));
@@ -419,13 +464,18 @@ impl<'a> SessionEncoder<'a> {
                     return Ok(());
                 }
             }
-            let unread = match !self.target.origin && sound {
+            let unread = match !self.target.origin && !self.target.merge && sound {
                 true => lost_members(layout, file, &record, &sink.items),
                 false => Vec::new(),
             };
             let mut lines = Vec::new();
             for entry in sink.items {
                 lines.extend(self.encode_entry(entry, volume, pen, links, &mut refused)?);
+            }
+            if let Some(record) = exported {
+                let own = self.target.root.layout.path_for(&pen.head.log);
+                let path = lines.into_iter().next().map_or(own, |(path, _)| path);
+                return self.write_record(path, record);
             }
             if lines.is_empty() && record.is_blank() {
                 self.counts.add_unconverted("blank line");
@@ -451,13 +501,18 @@ impl<'a> SessionEncoder<'a> {
     ) -> Result<Vec<(PathBuf, Vec<u8>)>> {
         let at = links.outline_index(volume, &entry);
         if at.is_some_and(|at| links.is_replaced(at)) {
-            self.counts.add_unconverted("replaced record");
+            self.leave_out("replaced record");
+            return Ok(Vec::new());
+        }
+        if matches!(entry.body, Body::Todos(_)) || is_export_head(self.session, &entry) {
+            // Written with the session and its agents.
             return Ok(Vec::new());
         }
         let key = entry.id.as_ref().map(EntryId::key);
         let what = body_kind(&entry.body);
-        if !self.target.origin && entry.context.channel.is_some() {
-            self.counts.add_unconverted("channel");
+        let has_channel = self.target.writer.draft_members().contains(&CHANNEL);
+        if !self.target.origin && !has_channel && entry.context.channel.is_some() {
+            self.leave_out(CHANNEL);
         }
         let chained = matches!(
             entry.body,
@@ -481,9 +536,11 @@ impl<'a> SessionEncoder<'a> {
             .into_iter()
             .partition(|(name, _)| self.target.writer.draft_members().contains(&name.as_str()));
         if !self.target.origin {
-            unknown
-                .iter()
-                .for_each(|(name, _)| self.counts.add_unconverted(name));
+            // The recorded cost of a reply is converted.
+            let cost = self.session.root().layout.writer();
+            let cost = cost.and_then(|writer| writer.cost_member());
+            let lost = unknown.iter().filter(|(name, _)| cost != Some(name.as_str()));
+            lost.for_each(|(name, _)| self.leave_out(name));
         }
         let id = match at {
             Some(at) => entry.id.map(|id| links.unique_id(at, id)),
@@ -513,7 +570,7 @@ impl<'a> SessionEncoder<'a> {
             Err(error) if error.is_refusal() => {
                 refused.extend(key.filter(|_| chained));
                 pen.save_usage(&change);
-                self.counts.add_unconverted(&what);
+                self.leave_out(&what);
                 return Ok(Vec::new());
             }
             Err(error) => return Err(error),
@@ -546,16 +603,61 @@ impl<'a> SessionEncoder<'a> {
             }
         }
         self.counts.add_converted(&what);
+        let cost = at.and_then(|at| links.recorded_cost(at));
+        let cost = cost.map(|cost| cost.to_string());
+        let cost_member = self.target.writer.cost_member();
+        if cost.is_some() && cost_member.is_none() {
+            self.leave_out("recorded cost");
+        }
         let mut lines = Vec::new();
         for edit in plan.edits {
             match edit {
                 Edit::Append { path, lines: more } => {
                     lines.extend(more.into_iter().map(|line| (path.clone(), line)));
+                    if let (Some(name), Some(cost), Some((_, line))) =
+                        (cost_member, &cost, lines.first_mut())
+                        && let Some(with_cost) = json::set_members(line, &[(name, cost)])
+                    {
+                        *line = with_cost;
+                    }
                 }
                 other => self.write_edits(vec![other], GENERATED)?,
             }
         }
         Ok(lines)
+    }
+
+    /// Counts something that the target cannot represent.
+    fn leave_out(&mut self, kind: &str) {
+        match self.keeps_record {
+            true => self.counts.add_converted(kind),
+            false => self.counts.add_unconverted(kind),
+        }
+    }
+
+    /// Writes a record as it was; an empty one is part of the record before it.
+    fn write_record(&mut self, path: PathBuf, record: Vec<u8>) -> Result<()> {
+        self.first_lines.remove(&path);
+        match record.is_empty() {
+            true => Ok(()),
+            false => self.put(&path, record),
+        }
+    }
+
+    /// Applies the edits that begin a log. Lines are written with the next one.
+    fn write_first_lines(&mut self, edits: Vec<Edit>) -> Result<()> {
+        if !self.target.merge {
+            return self.write_edits(edits, GENERATED);
+        }
+        for edit in edits {
+            match edit {
+                Edit::Append { path, lines } => {
+                    self.first_lines.entry(path).or_default().extend(lines);
+                }
+                other => self.write_edits(vec![other], GENERATED)?,
+            }
+        }
+        Ok(())
     }
 
     /// Writes the lines converted from one line of the source.
@@ -624,13 +726,14 @@ impl<'a> SessionEncoder<'a> {
                 jsonl::MAX_LINE >> 20
             )));
         }
-        match self.output(path)? {
-            OutputLog::File(staged) => staged.put_line(&line),
-            OutputLog::Shared(lines) => {
-                lines.push(line);
-                Ok(())
+        let first = self.first_lines.remove(path).unwrap_or_default();
+        for line in first.into_iter().chain(std::iter::once(line)) {
+            match self.output(path)? {
+                OutputLog::File(staged) => staged.put_line(&line)?,
+                OutputLog::Shared(lines) => lines.push(line),
             }
         }
+        Ok(())
     }
 
     fn output(&mut self, path: &Path) -> Result<&mut OutputLog> {
@@ -656,7 +759,13 @@ impl<'a> SessionEncoder<'a> {
 
     /// Renames all files into place, the main log last: once it exists, the session is complete.
     fn finish(mut self) -> Result<SessionOutcome> {
+        for (path, lines) in std::mem::take(&mut self.first_lines) {
+            lines.into_iter().try_for_each(|line| self.put(&path, line))?;
+        }
         let rows = self.take_rows();
+        if self.target.merge {
+            return self.finish_merge(rows);
+        }
         if let Some(mut origin) = self.origin.take() {
             if let Some(title) = self.listed_title(&rows)? {
                 let given = ListedTitle {
@@ -682,6 +791,36 @@ impl<'a> SessionEncoder<'a> {
             id: Some(self.head.session.clone()),
             rows,
             counts: self.counts,
+            ..SessionOutcome::default()
+        })
+    }
+
+    /// Returns the files of the session, which are not renamed yet.
+    fn finish_merge(self, rows: Vec<RowUpdate>) -> Result<SessionOutcome> {
+        let mut merge = MergedSession {
+            log: self.head.log,
+            agents: self.agents,
+            files: Vec::new(),
+            shared: Vec::new(),
+        };
+        let mut main = None;
+        for (path, out) in self.out {
+            match out {
+                OutputLog::File(staged) if path == self.main => {
+                    main = Some(self.target.stage.complete(staged, true)?);
+                }
+                OutputLog::File(staged) => {
+                    merge.files.push(self.target.stage.complete(staged, false)?);
+                }
+                OutputLog::Shared(lines) => merge.shared.push((path, lines)),
+            }
+        }
+        merge.files.extend(main);
+        Ok(SessionOutcome {
+            id: Some(self.head.session),
+            rows,
+            counts: self.counts,
+            merge: Some(merge),
             ..SessionOutcome::default()
         })
     }
@@ -757,6 +896,11 @@ impl<'a> SessionEncoder<'a> {
             }
         }
     }
+}
+
+/// Returns whether an entry is made from the head of an exported session or agent.
+fn is_export_head(session: &Session, entry: &Entry) -> bool {
+    session.root().layout.root_is_file() && export_file::is_head(entry)
 }
 
 /// Returns the first model in a log, for earlier replies that name none.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use annals_layouts::model::{Entry, EntryId, EntryKey, Fact, Outline, OutlineKind};
+use annals_layouts::model::{Entry, EntryId, EntryKey, Fact, Money, Outline, OutlineKind};
 use annals_layouts::tree::IdIndex;
 
 /// The entries of one log, each with its nearest ancestor that is a message or a compaction.
@@ -62,6 +62,11 @@ impl<'a> Links<'a> {
         same.peek()?;
         let key = entry.id.as_ref().map(EntryId::key);
         Some(first + same.position(|one| one.key == key).unwrap_or(0))
+    }
+
+    /// Returns the cost that the program recorded for a reply.
+    pub(super) fn recorded_cost(&self, at: usize) -> Option<Money> {
+        self.outlines.get(at)?.reply.as_ref()?.recorded
     }
 
     /// Returns whether a later entry with the same id replaces this one.

@@ -5,11 +5,14 @@
 //! byte; see `origin.rs`. The files of a session are renamed into place at the end, the main log
 //! last, so an interrupted conversion can be run again.
 //!
+//! An import is a conversion of an export into a root that may have other sessions (`import.rs`).
+//!
 //! Origins are part of the source, so the author of the source controls them. They restore logs and
 //! other conversation data; configuration only if the user names it (`restore_filter.rs`).
 
 mod archived;
 mod encode;
+mod import;
 mod later_changes;
 mod links;
 mod origin;
@@ -37,12 +40,14 @@ use annals_jsonl::removal_name::is_removed;
 use annals_layouts::layout::{RowUpdate, Writer};
 use annals_layouts::model::{AgentId, Artifact, ArtifactKind, SessionId};
 
-use crate::store::staging::{self, StagingDir};
+use crate::store::staging::{self, PendingFile, StagingDir};
 use archived::ArchivedOnly;
 use encode::{SessionPart, Target};
 use origin::Header;
 use restore::SharedLines;
 use restore_filter::RestoreFilter;
+
+pub use import::{ExportContents, ExportSource, ImportOptions, Imported, Importer};
 
 /// Source of a conversion: a root, a project, sessions or a conversation.
 #[derive(Clone, Debug)]
@@ -148,6 +153,20 @@ struct SessionOutcome {
     later_changes: later_changes::LaterChanges,
     /// Why the existing session differs from what this run would write.
     difference: Option<&'static str>,
+    /// Its files, if they are merged with those of the target.
+    merge: Option<MergedSession>,
+}
+
+/// Files of a converted session that are not yet in the target.
+struct MergedSession {
+    /// The main log.
+    log: Artifact,
+    /// Number of sub-agents.
+    agents: u64,
+    /// In the order in which they are renamed.
+    files: Vec<PendingFile>,
+    /// Lines for logs that several sessions share.
+    shared: Vec<(PathBuf, Vec<Vec<u8>>)>,
 }
 
 /// Number of entries of each kind.
@@ -493,6 +512,7 @@ pub fn run(
         existing_records: &there,
         ids: &ids,
         restore_filter: plan.restore_filter(),
+        merge: false,
     };
     let mut report = ConvertReport::default();
     let mut shared = SharedLines::new();
@@ -730,6 +750,8 @@ fn shared_record_counts(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
 struct TargetIds {
     /// Number of each session that repeats an id (2, 3 and so on), by the path of its log.
     duplicates: HashMap<PathBuf, usize>,
+    /// Other ids for sessions.
+    new_ids: HashMap<SessionId, String>,
 }
 
 impl TargetIds {
@@ -743,10 +765,16 @@ impl TargetIds {
                 twins.insert(files.main_path().to_owned(), *count);
             }
         }
-        TargetIds { duplicates: twins }
+        TargetIds {
+            duplicates: twins,
+            new_ids: HashMap::new(),
+        }
     }
 
     fn target_id(&self, files: &SessionFiles) -> String {
+        if let Some(id) = self.new_ids.get(&files.id) {
+            return id.clone();
+        }
         match self.duplicates.get(files.main_path()) {
             Some(number) => format!("{}-{number}", files.id),
             None => files.id.to_string(),

@@ -1,107 +1,26 @@
-//! Sessions as JSON and as JSON lines.
+//! Sessions as JSON and as JSON lines. The layout that reads them specifies the format
+//! ([`annals_layouts::layout::export_file`]).
 //!
-//! ```text
-//! JSON    {"annals":1,"sessions":[{…,"logs":[{…,"entries":[{…},…]},…]},…],"problems":[{…},…]}
-//! lines   {"type":"session","annals":1,…}      a session; its main agent's entries follow
-//!         {"type":"entry",…}
-//!         {"type":"agent",…}                   a sub-agent; its entries follow
-//!         {"type":"entry",…}
-//!         {"type":"problem",…}                 something that could not be read; at the end
-//! ```
-//!
-//! Without problems there is no such member or line. A document is valid even if a log could not be read
-//! to its end. The first log of a session is its main agent's and has no `agent`. Sub-agents whose entries are
-//! in another agent's log get their own log here, with `strand`.
+//! A document is valid even if a log could not be read to its end. Entries of sub-agents that are in
+//! the log of another agent stay there, in the order of the log.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::store::{Agent, Call, Session};
-use annals_layouts::model::{Block, Body, EntryKey, TitleSource, Todo, Usage};
+use annals_layouts::layout::export_file::{
+    AgentHead, EntryJson, ExportProblem, SessionHead, TodoList, VERSION, write_json,
+};
+use annals_layouts::model::{Block, Body, Entry, EntryKey, Fact, Span, TitleSource};
 
-use super::entry::{EntryJson, write_json};
 use super::reading_order::{ExportPart, selected_agents};
 use super::redact::Redactor;
 use super::title::mask_title;
 use super::write_error;
-
-/// The version of the document's shape. A reader refuses a later one.
-pub(super) const VERSION: u32 = 1;
-
-/// Session metadata, without the entries.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct SessionHead {
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub(super) line: Option<Cow<'static, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) annals: Option<u32>,
-    pub(super) layout: String,
-    pub(super) id: String,
-    /// The project directory; missing if no entry records it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) project: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) title: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) title_source: Option<TitleSource>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) tag: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) started: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) updated: Option<Timestamp>,
-    pub(super) messages: u64,
-    pub(super) models: Vec<String>,
-    pub(super) usage: Usage,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) todos: Vec<TodoList>,
-}
-
-/// Todo list of one agent.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct TodoList {
-    /// The agent id, or the session id for the main agent.
-    pub(super) agent: String,
-    pub(super) todos: Vec<Todo>,
-}
-
-/// Agent metadata, without the entries. The main agent has no members.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct AgentHead {
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub(super) line: Option<Cow<'static, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) agent: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) kind: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) description: Option<String>,
-    /// The tool call that spawned it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) call: Option<String>,
-    /// Its entries are in another agent's log.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) strand: bool,
-}
-
-/// Something that could not be read, so that an export is incomplete.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ExportProblem {
-    /// The file or directory, if known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// Why it could not be read.
-    pub error: String,
-}
 
 impl From<&Error> for ExportProblem {
     fn from(error: &Error) -> Self {
@@ -153,11 +72,21 @@ pub(super) struct JsonWriter<'a> {
     lines: bool,
     /// Index of the session in the document.
     number: usize,
+    /// Id of the session.
+    session: String,
+    /// No entry of the current log was written to the document.
+    is_first_entry: bool,
 }
 
 impl<'a> JsonWriter<'a> {
     pub(super) fn new(out: &'a mut dyn Write, lines: bool, number: usize) -> Self {
-        JsonWriter { out, lines, number }
+        JsonWriter {
+            out,
+            lines,
+            number,
+            session: String::new(),
+            is_first_entry: true,
+        }
     }
 
     pub(super) fn write_session(
@@ -167,6 +96,7 @@ impl<'a> JsonWriter<'a> {
         mut redactor: Option<&mut Redactor>,
     ) -> Result<()> {
         let head = self.session_head(session, redactor.as_deref_mut())?;
+        self.session.clone_from(&head.id);
         self.open_session(&head).map_err(write_error)?;
         let written = self.write_logs(session, part, redactor);
         let closed = self.close();
@@ -182,26 +112,30 @@ impl<'a> JsonWriter<'a> {
         let mut logs = 0;
         if session.main_log().is_some() {
             let entries = main_entries(session, part);
-            self.write_log(session, 0, &entries, None, logs, redactor.as_deref_mut())?;
+            self.open_log(None, logs).map_err(write_error)?;
+            let written = self
+                .write_entries(session, 0, &entries, redactor.as_deref_mut())
+                .and_then(|()| self.write_session_data(session, part, redactor.as_deref_mut()));
+            let closed = self.close();
+            written.and(closed)?;
             logs += 1;
         }
         for at in selected_agents(session, part) {
-            let Some(agent) = session.agents.get(at) else {
+            let agent = session.agents.get(at);
+            // Entries of a sub-agent in another agent's log stay in that log.
+            let Some(agent) = agent.filter(|agent| agent.sidechain.is_none()) else {
                 continue;
             };
             let mut head = agent_head(session, agent)?;
             if let (Some(redactor), Some(text)) = (&mut redactor, &mut head.description) {
                 *text = redactor.mask_text(text).into_owned();
             }
-            let entries = agent_entries(session, agent);
-            self.write_log(
-                session,
-                agent.log,
-                &entries,
-                Some(head),
-                logs,
-                redactor.as_deref_mut(),
-            )?;
+            let entries = all_entries(session, agent.log);
+            self.open_log(Some(head), logs).map_err(write_error)?;
+            let written =
+                self.write_entries(session, agent.log, &entries, redactor.as_deref_mut());
+            let closed = self.close();
+            written.and(closed)?;
             logs += 1;
         }
         Ok(())
@@ -274,29 +208,69 @@ impl<'a> JsonWriter<'a> {
         write!(self.out, "{members}{comma}\"{list}\":[")
     }
 
-    fn write_log(
+    /// Writes entries of a log. Without masking, each has its record, if that is all there is to it
+    /// and its layout can be written.
+    fn write_entries(
         &mut self,
         session: &Session,
         log: usize,
         entries: &[usize],
-        agent: Option<AgentHead>,
-        number: usize,
-        redactor: Option<&mut Redactor>,
+        mut redactor: Option<&mut Redactor>,
     ) -> Result<()> {
-        self.open_log(agent, number).map_err(write_error)?;
-        let mut redactor = redactor;
-        let mut first = true;
-        let read = session.each_entry_of_log(log, entries, |mut entry| {
+        let with_records = redactor.is_none() && session.root().layout.writer().is_some();
+        let mut last = None;
+        session.each_record_of_log(log, entries, |mut entry, outline, record| {
             if let Some(redactor) = redactor.as_deref_mut() {
                 redactor.mask_entry(&mut entry);
             }
-            self.write_row(EntryJson::new(&entry), first)
-                .map_err(write_error)?;
-            first = false;
+            let is_repeated = outline.facts.contains(&Fact::RepeatedId);
+            let cost = outline.reply.as_ref().and_then(|reply| reply.recorded);
+            let row = EntryJson::new(&entry)
+                .with_repeated_id(is_repeated)
+                .with_recorded_cost(cost);
+            let place: (u16, Span) = (outline.volume, outline.span);
+            let row = match record.filter(|_| with_records) {
+                Some(_) if last.replace(place) == Some(place) => row.of_same_record(),
+                Some(record) => row.with_record(record),
+                None => row,
+            };
+            self.write_row(row).map_err(write_error)?;
             Ok(true)
-        });
-        let closed = self.close();
-        read.and(closed)
+        })
+    }
+
+    /// Writes titles, notes and tags that are not among the entries, as entries of the main log.
+    fn write_session_data(
+        &mut self,
+        session: &Session,
+        part: &ExportPart,
+        mut redactor: Option<&mut Redactor>,
+    ) -> Result<()> {
+        let mut write = |mut entry: Entry| {
+            if let Some(redactor) = redactor.as_deref_mut() {
+                redactor.mask_entry(&mut entry);
+            }
+            self.write_row(EntryJson::new(&entry)).map_err(write_error)
+        };
+        let given = session.title().filter(|title| title.source > TitleSource::Summary);
+        let (title, tag) = match part {
+            ExportPart::Whole => (session.listed_title().map(|text| (text, TitleSource::Custom)), None),
+            ExportPart::Path(_) => (given.map(|title| (title.text, title.source)), session.tag()),
+        };
+        if let Some((text, source)) = title {
+            write(Entry::new(Span::default(), Body::Title { text, source }))?;
+        }
+        if let Some(text) = tag {
+            write(Entry::new(Span::default(), Body::Tag { text }))?;
+        }
+        if let ExportPart::Path(_) = part {
+            return Ok(());
+        }
+        for (file, scan) in session.files.notes().zip(&session.note_logs) {
+            let all: Vec<usize> = (0..scan.outlines.len()).collect();
+            session.each_entry_of_file(file, scan, &all, |entry| write(entry).map(|()| true))?;
+        }
+        Ok(())
     }
 
     fn open_log(&mut self, agent: Option<AgentHead>, number: usize) -> io::Result<()> {
@@ -304,64 +278,64 @@ impl<'a> JsonWriter<'a> {
             (true, None) => Ok(()),
             (true, Some(agent)) => {
                 let line = Some(Cow::Borrowed("agent"));
-                write_json(&AgentHead { line, ..agent }, self.out)?;
+                let session = Some(self.session.clone());
+                let head = AgentHead {
+                    line,
+                    session,
+                    ..agent
+                };
+                write_json(&head, self.out)?;
                 self.out.write_all(b"\n")
             }
             (false, agent) => {
                 let comma = if number > 0 { ",\n" } else { "\n" };
                 self.out.write_all(comma.as_bytes())?;
+                self.is_first_entry = true;
                 self.open(&agent.unwrap_or_default(), "entries")
             }
         }
     }
 
-    fn write_row(&mut self, row: EntryJson<'_>, first: bool) -> io::Result<()> {
+    fn write_row(&mut self, row: EntryJson<'_>) -> io::Result<()> {
         if self.lines {
             write_json(&row.with_line_type(), self.out)?;
             return self.out.write_all(b"\n");
         }
-        self.out.write_all(if first { b"\n" } else { b",\n" })?;
+        let is_first = std::mem::take(&mut self.is_first_entry);
+        self.out.write_all(if is_first { b"\n" } else { b",\n" })?;
         write_json(&row, self.out)
     }
 }
 
 fn main_entries(session: &Session, part: &ExportPart) -> Vec<usize> {
-    match part {
-        ExportPart::Path(path) => path.clone(),
-        ExportPart::Whole => own_entries(session, 0),
-    }
-}
-
-fn agent_entries(session: &Session, agent: &Agent) -> Vec<usize> {
-    let strands = session.log(agent.log).map(|(_, _, tree)| &tree.sidechains);
-    let strand = agent.sidechain.and_then(|at| strands?.get(at));
-    match strand {
-        Some(strand) => strand.entries.clone(),
-        None => own_entries(session, agent.log),
-    }
-}
-
-/// Returns the entries of a log that belong to no sidechain, in file order.
-fn own_entries(session: &Session, log: usize) -> Vec<usize> {
-    let Some((_, scan, tree)) = session.log(log) else {
-        return Vec::new();
+    let ExportPart::Path(path) = part else {
+        return all_entries(session, 0);
     };
-    let strands = tree.sidechains.iter().flat_map(|strand| &strand.entries);
-    let others: HashSet<usize> = strands.copied().collect();
-    (0..scan.outlines.len())
-        .filter(|at| !others.contains(at))
-        .collect()
+    let mut entries: BTreeSet<usize> = path.iter().copied().collect();
+    let agents = selected_agents(session, part).into_iter();
+    let agents = agents.filter_map(|at| session.agents.get(at));
+    for strand in agents.filter(|agent| agent.log == 0).filter_map(|agent| agent.sidechain) {
+        let strand = session.tree().and_then(|tree| tree.sidechains.get(strand));
+        entries.extend(strand.into_iter().flat_map(|strand| &strand.entries));
+    }
+    entries.into_iter().collect()
+}
+
+fn all_entries(session: &Session, log: usize) -> Vec<usize> {
+    let entries = session.log(log).map_or(0, |(_, scan, _)| scan.outlines.len());
+    (0..entries).collect()
 }
 
 fn agent_head(session: &Session, agent: &Agent) -> Result<AgentHead> {
     let call = agent.call.map(|call| call_id(session, call)).transpose()?;
+    let id = agent.id.as_ref().map(ToString::to_string);
     Ok(AgentHead {
         line: None,
-        agent: agent.id.as_ref().map(ToString::to_string),
+        session: None,
+        agent: Some(id.unwrap_or_else(|| format!("log-{}", agent.log))),
         kind: agent.kind.clone(),
         description: agent.description.clone(),
         call: call.flatten(),
-        strand: agent.sidechain.is_some(),
     })
 }
 

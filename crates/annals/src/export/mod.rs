@@ -2,18 +2,16 @@
 //!
 //! Markdown and HTML follow the tree: one section per conversation, which begins at its branch
 //! point, and one per sub-agent. JSON follows the logs and has every entry with all fields of the
-//! model. [`ExportFile`] reads it back, and [`Importer`] writes it into any root with a writable
-//! layout.
+//! model, and its record. An export is a root of the layout `export-file`, and
+//! [`import`](crate::convert::Importer) writes it into any root with a writable layout.
 //!
 //! Output goes to a writer, piece by piece. This module creates no files and prints nothing. Text
 //! from logs is treated as hostile: in Markdown and HTML it can neither become markup of the
 //! document nor hide, and a viewer makes no network requests. Complete control sequences of
 //! terminals are removed from messages and tool output after secrets are masked.
 
-mod entry;
 mod format;
 mod html;
-mod import;
 mod json;
 mod markdown;
 mod reading_order;
@@ -29,12 +27,7 @@ use jiff::tz::TimeZone;
 use crate::error::{Error, Result};
 use crate::store::Session;
 
-pub use entry::{read_entry, write_entry};
-pub use import::{
-    ExportContents, ExportFile, ExportedAgent, ExportedLog, ExportedSession, ImportOptions,
-    Imported, Importer,
-};
-pub use json::ExportProblem;
+pub use annals_layouts::layout::export_file::{ExportProblem, read_entry, write_entry};
 pub use reading_order::ExportPart;
 pub use redact::{MaskedSecrets, Redactor};
 use title::{MAX_HEADING_CHARS, shorten_masked};

@@ -362,6 +362,29 @@ pub(super) fn entries_at(
     Ok(())
 }
 
+/// Like [`entries_at`], with the outline and the bytes of each record; `None` if the log has companion
+/// data, so that the bytes are not the whole record.
+pub(super) fn records_at(
+    root: &Root,
+    file: &RootFile,
+    outlines: &[Outline],
+    wanted: &[usize],
+    mut visit: impl FnMut(Entry, &Outline, Option<&[u8]>) -> Result<bool>,
+) -> Result<()> {
+    let mut reader = RecordReader::new(root, file, outlines);
+    for &at in wanted {
+        let ((bytes, Some(entry)), Some(outline)) = (reader.record(at)?, outlines.get(at)) else {
+            continue;
+        };
+        let open = reader.open.as_ref();
+        let is_whole = open.is_none_or(|(_, _, decoder)| !decoder.has_companion_data());
+        if !visit(entry, outline, is_whole.then_some(&bytes))? {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Reads records again by their outlines.
 pub(super) struct RecordReader<'a> {
     root: &'a Root,

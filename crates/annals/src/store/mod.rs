@@ -122,7 +122,10 @@ pub(crate) use root::{ensure_beneath, is_plain_log};
 pub use selection::SelectedEntries;
 pub use session::Session;
 pub use session_list::StaleSessionList;
-pub(crate) use session_list::{list_of_damaged_copy, list_row_from_log, update_session_lists};
+pub(crate) use session_list::{
+    folder_for_directory, list_of_damaged_copy, list_row_from_log, refuse_damaged,
+    update_session_lists,
+};
 pub use session_query::{SessionQuery, project_spellings, resolve_directory};
 pub use session_rows::Sessions;
 pub use shared_log::SessionSlice;
@@ -130,7 +133,7 @@ pub(crate) use stable::is_stable;
 pub use trash::{Purgeable, Trash, TrashContents, TrashItem};
 pub use usage_collector::LedgerWithSession;
 pub use writer::{SessionWriter, WriteOptions};
-pub(crate) use writer::{append_if_unchanged, append_shared};
+pub(crate) use writer::{append_shared, header_fields, with_id_lock};
 
 /// A set of roots that are read and written together.
 #[derive(Debug)]

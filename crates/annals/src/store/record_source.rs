@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `Lines` | the file itself, or its archived copy | its `stat` |
 //! | `Document` | lines that the layout derives from the whole file, in memory | its `stat` |
+//! | `LinesOrDocument` | as `Lines` or as `Document`, by the beginning of the file | its `stat` |
 //! | `Rows` | one line per record of a session in a database, in memory or read on demand (`rows`) | state of the session |
 //!
 //! Derived lines have no fixed place in the file: `offset` and `len` of a `Span` count derived bytes,
@@ -30,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_jsonl::{FileId, FileIdParts, OpenLog, RangeReader, ReadAt};
-use annals_layouts::model::{DocumentFormat, Framing, RowFormat};
+use annals_layouts::model::{DocumentFormat, Framing, LinesOrDocument, RowFormat};
 use jiff::Timestamp;
 
 use serde::{Deserialize, Serialize};
@@ -44,16 +45,30 @@ use rows::Connections;
 /// Maximum size of a document whose records are derived.
 const MAX_DOCUMENT: u64 = 256 << 20;
 
+/// Maximum size of a document that a person chose over lines.
+const MAX_CHOSEN_DOCUMENT: u64 = 2 << 30;
+
+/// Length of the beginning that tells lines from a document.
+const BEGINNING: u64 = 1 << 20;
+
 /// Opens the records of a file.
 pub(crate) fn open(path: &Path, framing: Framing) -> io::Result<OpenLog> {
     SharedSource::default().open(path, framing)
+}
+
+/// Opens the records of a root that is a file.
+pub(crate) fn open_root_file(root: &Root) -> io::Result<OpenLog> {
+    let artifact = root.layout.classify(Path::new(""));
+    let artifact = artifact.ok_or(io::ErrorKind::NotFound)?;
+    open(&root.path, artifact.framing)
 }
 
 /// Opens the records of a file whose bytes are stored elsewhere.
 pub(super) fn open_stored(bytes: OpenLog, framing: Framing) -> io::Result<OpenLog> {
     match framing {
         Framing::Lines => Ok(bytes),
-        Framing::Document(format) => derive(bytes, format),
+        Framing::Document(format) => derive(bytes, format, MAX_DOCUMENT),
+        Framing::LinesOrDocument(format) => open_either(bytes, format),
         Framing::Rows(_) => Err(io::Error::other("a stored copy of a database is not read")),
     }
 }
@@ -77,7 +92,7 @@ pub(crate) fn stat(path: &Path, framing: Framing) -> io::Result<FileId> {
 /// Returns the identity of a file, from that of its metadata.
 pub(crate) fn identity(path: &Path, framing: Framing, id: FileId) -> FileId {
     match framing {
-        Framing::Lines | Framing::Document(_) => id,
+        Framing::Lines | Framing::Document(_) | Framing::LinesOrDocument(_) => id,
         Framing::Rows(_) => rows::with_wal(path, id),
     }
 }
@@ -106,7 +121,8 @@ impl SharedSource {
     pub(super) fn open(&self, path: &Path, framing: Framing) -> io::Result<OpenLog> {
         match framing {
             Framing::Lines => OpenLog::open(path),
-            Framing::Document(format) => derive(OpenLog::open(path)?, format),
+            Framing::Document(format) => derive(OpenLog::open(path)?, format, MAX_DOCUMENT),
+            Framing::LinesOrDocument(format) => open_either(OpenLog::open(path)?, format),
             Framing::Rows(format) => Ok(OpenLog::Derived(Arc::new(self.0.open(path, format)?))),
         }
     }
@@ -184,14 +200,24 @@ fn sessions_of_database(
     Ok(sessions)
 }
 
-/// Derives the records of a document.
-fn derive(bytes: OpenLog, format: &DocumentFormat) -> io::Result<OpenLog> {
+/// Opens a log as it is, or derives the records of a document.
+fn open_either(bytes: OpenLog, format: &LinesOrDocument) -> io::Result<OpenLog> {
+    let mut beginning = Vec::new();
+    RangeReader::between(&bytes, 0, BEGINNING).read_to_end(&mut beginning)?;
+    match (format.is_log)(&beginning) {
+        true => Ok(bytes),
+        false => derive(bytes, &format.document, MAX_CHOSEN_DOCUMENT),
+    }
+}
+
+/// Derives the records of a document of at most `limit` bytes.
+fn derive(bytes: OpenLog, format: &DocumentFormat, limit: u64) -> io::Result<OpenLog> {
     let id = bytes.id()?;
     let mut document = Vec::new();
-    let mut reader = RangeReader::between(bytes, 0, MAX_DOCUMENT + 1);
+    let mut reader = RangeReader::between(bytes, 0, limit + 1);
     reader.read_to_end(&mut document)?;
-    if document.len() as u64 > MAX_DOCUMENT {
-        let limit = MAX_DOCUMENT >> 20;
+    if document.len() as u64 > limit {
+        let limit = limit >> 20;
         return Err(io::Error::other(format!("it is larger than {limit} MB")));
     }
     let lines = (format.to_lines)(&document);

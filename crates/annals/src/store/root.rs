@@ -1,26 +1,27 @@
-//! Roots: directories that hold one layout's tree.
+//! Roots: directories that hold one layout's tree, and export files.
 
 use std::collections::HashSet;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use annals_jsonl::Error as FileError;
-use annals_jsonl::{AppendOptions, Log, is_absence, lock_file};
+use annals_jsonl::{AppendOptions, Log, OpenLog, RangeReader, is_absence, lock_file};
 use annals_layouts::Subject;
-use annals_layouts::layout::{self, ClaudeCode, Env, LAYOUTS, Layout};
+use annals_layouts::layout::export_file::is_export;
+use annals_layouts::layout::{self, ClaudeCode, Env, ExportFile, LAYOUTS, Layout};
 use annals_layouts::model::{Artifact, ArtifactKind};
 
 use super::ReadFailures;
 
-/// A directory that holds one layout's tree.
+/// A directory that holds one layout's tree, or an export file.
 #[derive(Clone)]
 pub struct Root {
     /// The layout.
     pub layout: &'static dyn Layout,
-    /// The directory.
+    /// The directory or file.
     pub path: PathBuf,
     /// Links to directories that readers follow, relative to the root.
     followed_links: Arc<[PathBuf]>,
@@ -157,9 +158,12 @@ impl Root {
         })
     }
 
-    /// Detects the layouts of a directory: by its logs, else by the names in it, else by the
+    /// Detects the layouts of a directory, or an export: by its logs, else by the names in it, else by the
     /// project directories that it contains, else by the root that contains the directory.
     pub(crate) fn detect(path: &Path) -> Result<Vec<Self>> {
+        if is_export_file(path)? {
+            return Ok(vec![Root::with_layout(&ExportFile, path)]);
+        }
         let names = names_in(path)?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let at = |path: &Path| {
@@ -371,6 +375,19 @@ impl Root {
         });
         roots
     }
+}
+
+/// Returns whether a path is that of a file with an export.
+fn is_export_file(path: &Path) -> Result<bool> {
+    let failed = |error| Error::io("read", path, error);
+    if !path.is_file() {
+        return Ok(false);
+    }
+    let mut beginning = Vec::new();
+    let file = OpenLog::open(path).map_err(failed)?;
+    let read = RangeReader::between(file, 0, 1 << 20).read_to_end(&mut beginning);
+    read.map_err(failed)?;
+    Ok(is_export(&beginning))
 }
 
 /// Returns why a root that the user did not name is not read.

@@ -257,6 +257,20 @@ impl Session {
         log_reader::entries_at(&self.files.root, file, &scan.outlines, entries, visit)
     }
 
+    /// Visits entries of one log, given by index, each with its outline and the bytes of its record;
+    /// `None` if the record has companion data too.
+    pub(crate) fn each_record_of_log(
+        &self,
+        log: usize,
+        entries: &[usize],
+        visit: impl FnMut(Entry, &Outline, Option<&[u8]>) -> Result<bool>,
+    ) -> Result<()> {
+        let Some((file, scan, _)) = self.log(log) else {
+            return Ok(());
+        };
+        log_reader::records_at(&self.files.root, file, &scan.outlines, entries, visit)
+    }
+
     /// Visits entries of a log or a notes file, given by index.
     pub(crate) fn each_entry_of_file(
         &self,
@@ -378,6 +392,16 @@ impl Session {
                 }
             }
         }
+        for (log, scan) in self.logs.iter().enumerate() {
+            let marked = scan.indexes(is_todos);
+            self.each_entry_of_log(log, &marked, |entry| {
+                if let Body::Todos(todos) = entry.body {
+                    let agent = entry.agent.as_ref().map(|agent| agent.as_str());
+                    lists.push((agent.unwrap_or(self.files.id.as_str()).to_owned(), todos));
+                }
+                Ok(true)
+            })?;
+        }
         tasks.sort_by_key(|(number, _)| *number);
         if !tasks.is_empty() {
             let tasks = tasks.into_iter().map(|(_, todo)| todo).collect();
@@ -385,6 +409,14 @@ impl Session {
         }
         lists.sort_by_key(|(agent, _)| agent != self.files.id.as_str());
         Ok(lists)
+    }
+
+    /// Returns whether the session has todos.
+    pub(crate) fn has_todos(&self) -> bool {
+        let is_list =
+            |file: &RootFile| matches!(file.artifact.kind, ArtifactKind::Todos | ArtifactKind::Task);
+        let mut outlines = self.logs.iter().flat_map(|scan| &scan.outlines);
+        self.files.attachments.iter().any(is_list) || outlines.any(is_todos)
     }
 
     fn facts(&self) -> impl DoubleEndedIterator<Item = &Fact> {
@@ -433,6 +465,10 @@ impl Session {
         seen.sort_unstable_by_key(|(_, at)| *at);
         seen.into_iter().map(|(path, _)| path).collect()
     }
+}
+
+fn is_todos(outline: &Outline) -> bool {
+    outline.facts.contains(&Fact::Todos)
 }
 
 /// Outlines a notes file. A failure does not make the session unreadable.

@@ -41,7 +41,7 @@ const SESSION_ID: &str = "session_id";
 const ROW_SESSION_ID: &str = "sessionId";
 
 /// Fails if the program cannot parse the root's configuration: it would not show a new session.
-pub(super) fn refuse_damaged(root: &Root, writer: &dyn Writer) -> Result<()> {
+pub(crate) fn refuse_damaged(root: &Root, writer: &dyn Writer) -> Result<()> {
     let Ok(path) = root.locate(&Artifact::new(ArtifactKind::SessionList)) else {
         return Ok(());
     };
@@ -53,7 +53,7 @@ pub(super) fn refuse_damaged(root: &Root, writer: &dyn Writer) -> Result<()> {
 }
 
 /// Returns the folder for new sessions of a directory, according to the root's configuration.
-pub(super) fn folder_for_directory(
+pub(crate) fn folder_for_directory(
     root: &Root,
     writer: &dyn Writer,
     directory: &str,

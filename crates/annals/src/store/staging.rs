@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
-use std::io::{self, BufWriter, Write as _};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -147,6 +147,12 @@ impl StagingDir {
     }
 
     fn enqueue(&self, staged: StagedFile, last: bool) -> Result<bool> {
+        self.add(self.complete(staged, last)?)
+    }
+
+    /// Ends the writing of a file, which is renamed once it is added. With `last`, it marks all others
+    /// as complete.
+    pub(crate) fn complete(&self, staged: StagedFile, last: bool) -> Result<PendingFile> {
         let StagedFile {
             temp,
             to,
@@ -166,12 +172,17 @@ impl StagingDir {
         if let Some(mtime) = mtime {
             file.set_modified(mtime).map_err(failed)?;
         }
-        if jsonl::exists(&to)? {
-            fs::remove_file(&temp).map_err(failed)?;
+        Ok(PendingFile { temp, to, last })
+    }
+
+    /// Adds a complete file to those that are renamed next. Returns `false` if its path exists.
+    pub(crate) fn add(&self, file: PendingFile) -> Result<bool> {
+        if jsonl::exists(&file.to)? {
+            file.discard()?;
             return Ok(false);
         }
         let mut waiting = lock(&self.pending);
-        waiting.push(PendingFile { temp, to, last });
+        waiting.push(file);
         if self.commit_mode == CommitMode::Batched && waiting.len() >= BATCH {
             self.commit_pending(&mut waiting)?;
         }
@@ -237,12 +248,71 @@ const BATCH: usize = 512;
 
 /// A complete file that is not renamed yet.
 #[derive(Debug)]
-struct PendingFile {
+pub(crate) struct PendingFile {
     temp: PathBuf,
     to: PathBuf,
     /// It marks all others as complete.
     last: bool,
 }
+
+/// How the file at the path of a pending file relates to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExistingFile {
+    /// There is none.
+    Missing,
+    /// It has the same content.
+    Same,
+    /// It begins with the same content.
+    Longer,
+    /// It has other content.
+    Different,
+}
+
+impl PendingFile {
+    /// Returns its path in the target.
+    pub(crate) fn path(&self) -> &Path {
+        &self.to
+    }
+
+    /// Removes it.
+    pub(crate) fn discard(self) -> Result<()> {
+        let removed = fs::remove_file(&self.temp);
+        removed.map_err(|error| Error::io("remove", &self.temp, error))
+    }
+
+    /// Compares it with the file at its path.
+    pub(crate) fn existing(&self) -> Result<ExistingFile> {
+        let Some(found) = jsonl::metadata_if_exists(&self.to)? else {
+            return Ok(ExistingFile::Missing);
+        };
+        if !found.is_file() {
+            return Ok(ExistingFile::Different);
+        }
+        let failed = |error| Error::io("read", &self.to, error);
+        let mut own = BufReader::with_capacity(READ_BUFFER, File::open(&self.temp).map_err(failed)?);
+        let other = jsonl::OpenLog::open(&self.to).map_err(failed)?;
+        let other = jsonl::RangeReader::from_offset(other, 0);
+        let mut other = BufReader::with_capacity(READ_BUFFER, other);
+        loop {
+            let (left, right) = (own.fill_buf(), other.fill_buf());
+            let (left, right) = (left.map_err(failed)?, right.map_err(failed)?);
+            let len = left.len().min(right.len());
+            match (left.is_empty(), right.is_empty()) {
+                (true, true) => return Ok(ExistingFile::Same),
+                (true, false) => return Ok(ExistingFile::Longer),
+                _ if len == 0 || left.get(..len) != right.get(..len) => {
+                    return Ok(ExistingFile::Different);
+                }
+                _ => {}
+            }
+            own.consume(len);
+            other.consume(len);
+        }
+    }
+}
+
+/// Size of the buffers of a comparison.
+const READ_BUFFER: usize = 64 << 10;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -396,13 +396,6 @@ pub(super) fn volumes<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> V
         .collect()
 }
 
-impl SessionFiles {
-    /// Returns whether a log of the session has records of other sessions.
-    pub(crate) fn shares_log(&self) -> bool {
-        refuse_shared(std::iter::once(self)).is_err()
-    }
-}
-
 /// Fails if the sessions' logs have records of other sessions. Records of their sub-agents are
 /// fine.
 pub(super) fn refuse_shared<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Result<()> {

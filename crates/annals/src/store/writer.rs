@@ -16,7 +16,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
@@ -31,13 +30,14 @@ use annals_layouts::layout::{
     AppendState, Change, Edit, EditPlan, NewSession, PlanContext, Spawn, Writer,
 };
 use annals_layouts::model::{
-    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, EntryKey, Members, SessionId,
+    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Members, SessionId,
     TitleSource, Todo,
 };
 
-pub(super) use self::new_id::{refuse_known_id, with_id_lock};
+pub(super) use self::new_id::refuse_known_id;
+pub(crate) use self::new_id::with_id_lock;
 pub(super) use self::raw::check_line;
-pub(crate) use self::shared_append::{append_if_unchanged, append_shared};
+pub(crate) use self::shared_append::append_shared;
 pub(super) use self::shared_append::{append_to_sibling, append_with_companion};
 
 use super::Root;
@@ -62,9 +62,6 @@ pub struct WriteOptions {
     pub network: bool,
     /// Time to write instead of the system's, for histories written after the fact.
     pub now: Option<Timestamp>,
-    /// Number from which new ids derive, so that the same writes to a new session have the same ids.
-    /// Without it, ids are random.
-    pub id_seed: Option<u64>,
 }
 
 /// A session open for writing. Can be shared between threads.
@@ -72,8 +69,6 @@ pub struct WriteOptions {
 pub struct SessionWriter {
     pub(super) root: Root,
     options: WriteOptions,
-    /// Number of new ids so far.
-    new_ids: AtomicU64,
     zone: TimeZone,
     /// The current volume; `None` until the first entry creates the log.
     log: Mutex<Option<Arc<Log>>>,
@@ -153,25 +148,6 @@ impl SessionWriter {
             )?;
         }
         self.append_drafts(writer, drafts)
-    }
-
-    /// Draft members that only this session's layout has.
-    pub(crate) fn known_members(&self) -> &'static [&'static str] {
-        self.root
-            .layout
-            .writer()
-            .map_or(&[], <dyn Writer>::draft_members)
-    }
-
-    /// Returns whether the session's title is in the session list instead of its log.
-    pub(crate) fn is_title_in_list(&self) -> bool {
-        self.layout_writer()
-            .is_some_and(<dyn Writer>::title_in_session_list)
-    }
-
-    /// Returns the writer of the session's layout.
-    pub(crate) fn layout_writer(&self) -> Option<&'static dyn Writer> {
-        self.root.layout.writer()
     }
 
     /// Sets the session's title.
@@ -263,7 +239,6 @@ impl SessionWriter {
         Ok(SessionWriter {
             root: self.root.clone(),
             options: self.options,
-            new_ids: AtomicU64::new(0),
             log_totals: Mutex::default(),
             zone: self.zone.clone(),
             list_updater: ListUpdater::for_new_log(writer, &tail.state),
@@ -397,7 +372,7 @@ impl SessionWriter {
             _ => None,
         };
         let change = completed.as_ref().unwrap_or(change);
-        let mut fresh = || self.next_id(head);
+        let mut fresh = random_id;
         plan(
             writer,
             head,
@@ -406,21 +381,6 @@ impl SessionWriter {
             &self.zone,
             &mut fresh,
         )
-    }
-
-    /// Returns a new id: see [`WriteOptions::id_seed`].
-    pub(crate) fn new_id(&self) -> String {
-        self.next_id(&self.append_point().state)
-    }
-
-    fn next_id(&self, state: &AppendState) -> String {
-        let Some(seed) = self.options.id_seed else {
-            return random_id();
-        };
-        let agent = state.agent.as_ref().map_or("", |agent| agent.as_str());
-        let log = format!("{seed} {} {agent}", state.session);
-        let number = self.new_ids.fetch_add(1, Ordering::Relaxed);
-        EntryKey::from_pair(&log, &number.to_string()).derived_uuid()
     }
 
     /// Rejects links that readers could not follow: a parent that is missing or that the agent
@@ -572,7 +532,7 @@ pub(super) fn requested_id_field(id: &str) -> BTreeMap<String, String> {
 }
 
 /// Returns the fields that a new session's first record may need.
-fn header_fields(new: &NewSession) -> BTreeMap<String, String> {
+pub(crate) fn header_fields(new: &NewSession) -> BTreeMap<String, String> {
     let mut words = requested_id_field(new.requested_id.as_deref().unwrap_or(new.id.as_str()));
     let title = new.title.iter().cloned();
     words.extend(title.map(|title| (AppendState::TITLE.to_owned(), title)));

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use annals::convert::{ExportSource, ImportOptions, Imported, Importer};
 use annals::export::{
-    ExportFile, ExportOptions, ExportPart, ExportProblem, ExportedSession, Exporter, Format,
-    ImportOptions, Imported, Importer, read_entry, write_entry,
+    ExportOptions, ExportPart, ExportProblem, Exporter, Format, read_entry, write_entry,
 };
 use annals::layout::NewSession;
 use annals::model::{Block, Body, Draft, Entry, Message, Role, Span};
@@ -22,16 +22,24 @@ fn export(session: &Session, part: &ExportPart, options: ExportOptions) -> Strin
     String::from_utf8(out).unwrap()
 }
 
-fn read_back(text: &str) -> Vec<ExportedSession> {
-    let mut sessions = Vec::new();
-    let archive = ExportFile::read(text.as_bytes(), "test").unwrap();
-    archive
-        .each_session(|kept| {
-            sessions.push(kept);
-            Ok(())
-        })
-        .unwrap();
-    sessions
+/// Reads an export as a root.
+fn read_back(text: &str) -> (ExportSource, Vec<Session>) {
+    let source = ExportSource::read(text.as_bytes(), "test").unwrap();
+    let inventory = Store::new(vec![source.root()]).inventory();
+    assert!(inventory.errors.is_empty(), "{:?}", inventory.errors);
+    let sessions = inventory.sessions.into_iter();
+    let sessions = sessions.map(|files| Session::read(files).unwrap()).collect();
+    (source, sessions)
+}
+
+/// Returns the entries of an exported session, without those of its heads.
+fn exported_entries(session: &Session) -> Vec<Entry> {
+    let mut entries = entries_of(session);
+    entries.retain(|entry| {
+        let is_list = matches!(entry.body, Body::Todos(_));
+        !annals::layout::export_file::is_head(entry) && !is_list
+    });
+    entries
 }
 
 /// Visits every session of every fixture.
@@ -117,16 +125,31 @@ fn json_and_jsonl_contain_every_entry_once() {
             entries.sort_by_key(|entry| format!("{entry:?}"));
             entries
         };
-        let expected = sort(entries_of(session));
+        // The session is that of the head.
+        let mut expected = entries_of(session);
+        expected.iter_mut().for_each(|entry| entry.session = None);
+        let expected = sort(expected);
         for format in [Format::Json, Format::Jsonl] {
             let text = export(session, &ExportPart::Whole, ExportOptions::new(format));
-            let mut sessions = read_back(&text);
+            let (_source, mut sessions) = read_back(&text);
             assert_eq!(sessions.len(), 1, "{name}");
-            let kept = sessions.remove(0);
-            assert_eq!(kept.id, session.files.id.as_str());
-            assert_eq!(kept.layout, session.root().layout.name());
-            let found = kept.logs.into_iter().flat_map(|log| log.entries).collect();
+            let exported = sessions.remove(0);
+            assert_eq!(exported.files.id, session.files.id);
+            assert!(exported.logs.iter().all(|scan| scan.flaws.is_empty()), "{name}");
+            let layout = session.root().layout.name().to_owned();
+            let attributes = exported.info(None).attributes;
+            assert_eq!(attributes.get("exported_from"), Some(&layout), "{name}");
+            let mut found = exported_entries(&exported);
+            // What is stored outside of the logs follows the entries of the main log.
+            let beside = found.len() - expected.len();
+            let kinds = ["title", "note", "tag", "summary", "opaque"];
+            found.retain(|entry| {
+                expected.contains(entry) || !kinds.contains(&entry.body.kind())
+            });
             assert_eq!(sort(found), expected, "{name} {format}");
+            let has_data = session.files.notes().next().is_some()
+                || session.files.list_rows.iter().any(|row| row.title.is_some());
+            assert!(beside == 0 || has_data, "{name} {format} {beside}");
         }
     });
 }
@@ -135,16 +158,13 @@ fn json_and_jsonl_contain_every_entry_once() {
 fn json_and_jsonl_exports_are_equal() {
     each_session(|name, session| {
         let read = |format| {
-            let mut kept = read_back(&export(
-                session,
-                &ExportPart::Whole,
-                ExportOptions::new(format),
-            ));
-            // JSONL has no line for a log without entries.
-            kept[0]
-                .logs
-                .retain(|log| !log.entries.is_empty() || log.agent.is_some());
-            kept
+            let text = export(session, &ExportPart::Whole, ExportOptions::new(format));
+            let (_source, sessions) = read_back(&text);
+            let read = sessions.iter().map(|session| {
+                let title = session.title().map(|title| title.text);
+                (entries_of(session), title, session.todos().unwrap())
+            });
+            read.collect::<Vec<_>>()
         };
         assert_eq!(read(Format::Json), read(Format::Jsonl), "{name}");
     });
@@ -597,8 +617,9 @@ fn one_conversation_is_exported_alone() {
     let session = case.only();
     for conversation in session.conversations() {
         let part = ExportPart::for_message(&session, &conversation.leaf).unwrap();
-        let kept = read_back(&export(&session, &part, ExportOptions::new(Format::Jsonl)));
-        assert_eq!(kept[0].logs[0].entries.len(), conversation.messages);
+        let text = export(&session, &part, ExportOptions::new(Format::Jsonl));
+        let (_source, exported) = read_back(&text);
+        assert_eq!(exported_entries(&exported[0]).len(), conversation.messages);
         let page = export(&session, &part, ExportOptions::new(Format::Markdown));
         assert!(!page.contains("conversation branches"), "{page}");
     }
@@ -609,8 +630,9 @@ fn one_conversation_is_exported_alone() {
 fn conversation_export_includes_only_the_sub_agents_it_called() {
     let session = crate::support::case("2.1.325-s04-agent").session("3dfa");
     let logs = |part: &ExportPart| {
-        let kept = read_back(&export(&session, part, ExportOptions::new(Format::Json)));
-        kept[0].logs.len()
+        let text = export(&session, part, ExportOptions::new(Format::Json));
+        let (_source, exported) = read_back(&text);
+        exported[0].logs.len()
     };
     assert_eq!(logs(&ExportPart::Whole), 4);
     let first = entries_of(&session)
@@ -639,7 +661,7 @@ fn export_is_valid_json_after_a_failed_read() {
         exporter.add_problem(ExportProblem::from(&error));
         exporter.finish().unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert!(!read_back(&text)[0].logs[0].entries.is_empty(), "{text}");
+        assert!(!exported_entries(&read_back(&text).1[0]).is_empty(), "{text}");
         let problem = match format {
             Format::Json => {
                 let document: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -654,7 +676,7 @@ fn export_is_valid_json_after_a_failed_read() {
                 .contains(lost.to_str().unwrap()),
             "{problem}"
         );
-        let exported = ExportFile::read(text.as_bytes(), "test").unwrap();
+        let exported = ExportSource::read(text.as_bytes(), "test").unwrap();
         let contents = exported.read_contents().unwrap();
         assert_eq!(contents.problems, [ExportProblem::from(&error)]);
     }
@@ -665,7 +687,7 @@ fn complete_export_has_no_problems() {
     let session = case("2.1.325-s04-agent").session("3dfa");
     for format in [Format::Json, Format::Jsonl] {
         let text = export(&session, &ExportPart::Whole, ExportOptions::new(format));
-        let exported = ExportFile::read(text.as_bytes(), "test").unwrap();
+        let exported = ExportSource::read(text.as_bytes(), "test").unwrap();
         assert_eq!(exported.read_contents().unwrap().problems, []);
     }
 }
@@ -675,20 +697,10 @@ fn import(text: &str) -> (tempfile::TempDir, Imported, Session) {
     let dir = tempfile::tempdir().unwrap();
     let root = Root::claude_code(dir.path().join("root"));
     let store = Store::new(vec![root.clone()]);
-    let options = ImportOptions {
-        write: QUICK,
-        ..ImportOptions::default()
-    };
-    let mut importer = Importer::new(&store, root, options).unwrap();
-    let archive = ExportFile::read(text.as_bytes(), "test").unwrap();
-    importer.check(&archive.read_contents().unwrap()).unwrap();
-    let mut imported = Vec::new();
-    archive
-        .each_session(|kept| {
-            imported.push(importer.session(kept)?);
-            Ok(())
-        })
-        .unwrap();
+    let importer = Importer::new(&store, root, ImportOptions::default()).unwrap();
+    let source = ExportSource::read(text.as_bytes(), "test").unwrap();
+    let contents = source.read_contents().unwrap();
+    let mut imported = importer.run(&source, &contents).unwrap();
     let imported = imported.remove(0);
     let session = store.session(imported.session.as_str()).unwrap();
     (dir, imported, session)
@@ -972,14 +984,14 @@ fn invalid_export_file_is_reported_by_line() {
         ),
     ] {
         let read =
-            ExportFile::read(text.as_bytes(), "test").and_then(|archive| archive.read_contents());
+            ExportSource::read(text.as_bytes(), "test").and_then(|archive| archive.read_contents());
         let error = read.unwrap_err().to_string();
         assert!(
             error.starts_with("test: ") && error.contains(why),
             "{text:?}: {error}"
         );
     }
-    let fine = ExportFile::read(format!("{head}\n").as_bytes(), "test").unwrap();
+    let fine = ExportSource::read(format!("{head}\n").as_bytes(), "test").unwrap();
     assert_eq!(fine.read_contents().unwrap().sessions, ["a1"]);
 }
 

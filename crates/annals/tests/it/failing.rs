@@ -8,7 +8,6 @@ use std::process::{Command, Stdio};
 
 use annals::Error;
 use annals::archive::{Archive, ArchiveAllOptions};
-use annals::export::{self, ExportPart, Exporter, Format, ImportOptions, Importer};
 use annals::jsonl::{AppendOptions, FileId, Log, ensure_dir, ensure_not_open};
 use annals::layout::NewSession;
 use annals::model::{Draft, SessionId, Todo};
@@ -68,7 +67,6 @@ fn role() {
             let kept = store.archive_all(&inventory, ArchiveAllOptions::default(), now, &|_, _| {});
             kept.map(|kept| assert!(kept.is_ok()))
         }
-        "import" => import(&dir, 2),
         "undelete" => store(&dir).trash().restore(IDS[0]).map(drop),
         other => panic!("{other}"),
     };
@@ -180,50 +178,6 @@ fn keep_syncs_each_session_once() {
     if let [few, many] = counts[..] {
         // Ten more sessions.
         assert_eq!((many.0 - few.0, many.1 - few.1), (10, 0), "{counts:?}");
-    }
-}
-
-/// Imports the first `most` sessions of an export into its own root.
-fn import(dir: &Path, most: usize) -> annals::Result<()> {
-    let root = Root::claude_code(dir.join("into"));
-    let into = Store::new(vec![root.clone()]).with_state(dir.join("state"));
-    let exported = fs::File::open(dir.join("export")).unwrap();
-    let exported = export::ExportFile::read(exported, "test")?;
-    let mut importer = Importer::new(&into, root, ImportOptions::default())?;
-    importer.check(&exported.read_contents()?)?;
-    let mut left = most;
-    exported.each_session(|kept| {
-        if left > 0 {
-            left -= 1;
-            importer.session(kept)?;
-        }
-        Ok(())
-    })
-}
-
-/// Regression: an import reopened its journal endlessly while stat failed.
-#[test]
-fn import_fails_if_its_journal_cannot_be_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = sessions(dir.path());
-    let mut exported = Vec::new();
-    let options = export::ExportOptions::new(Format::Jsonl);
-    let mut exporter = Exporter::begin(options, None, &mut exported).unwrap();
-    for id in IDS {
-        let session = store.session(id).unwrap();
-        exporter.session(&session, &ExportPart::Whole).unwrap();
-    }
-    exporter.finish().unwrap();
-    fs::write(dir.path().join("export"), exported).unwrap();
-    // An interrupted import leaves a journal.
-    import(dir.path(), 1).unwrap();
-    let journals = fs::read_dir(dir.path().join("state/imports")).unwrap();
-    let journals: Vec<PathBuf> = journals.map(|it| it.unwrap().path()).collect();
-    for from in 1..4 {
-        let inject = format!("statx:error=EIO:when={from}+ openat:signal=KILL:when=3");
-        if let Some(reported) = reported("import", dir.path(), &inject, Some(&journals[0])) {
-            assert!(reported.contains("cannot stat"), "{from}: {reported}");
-        }
     }
 }
 

@@ -68,7 +68,6 @@ impl History {
                 live: true,
                 network: false,
                 now: Timestamp::from_second(self.now).ok(),
-                id_seed: None,
             };
             self.writer = Some(self.store.resume(&self.session, options)?);
         }

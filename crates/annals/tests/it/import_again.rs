@@ -1,17 +1,17 @@
-//! Repeating an interrupted import: it continues, and changes only sessions that it began.
+//! Repeating an import: it completes what an interrupted one began, and changes no other session.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use annals::export::{
-    ExportFile, ExportOptions, ExportPart, Exporter, Format, ImportOptions, Imported, Importer,
-};
-use annals::layout::NewSession;
-use annals::model::{Block, Body, Draft, Message, Role, SessionId, TitleSource};
+use annals::convert::{ExportSource, ImportOptions, Imported, Importer};
+use annals::export::{ExportOptions, ExportPart, Exporter, Format};
+use annals::layout::{Layout, NewSession};
+use annals::model::{Block, Body, Draft, Message, Role, SessionId, TitleSource, Todo};
 use annals::store::{Root, Session, Store, WriteOptions};
 use tempfile::TempDir;
 
-use crate::support::QUICK;
+use crate::support::{QUICK, writable_layouts};
 
 const IDS: [&str; 3] = [
     "11111111-16ca-47dd-b731-f4c264becc53",
@@ -27,13 +27,8 @@ struct Desk {
 }
 
 impl Desk {
-    /// Creates three exported sessions of two messages, and an empty root.
-    fn new(layout: &str) -> Self {
-        Desk::with_messages(layout, &[Draft::user("question"), Draft::user("and more")])
-    }
-
     /// Creates three exported sessions with the same entries on one day, and an empty root.
-    fn with_messages(layout: &str, said: &[Draft]) -> Self {
+    fn new(layout: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let source = Root::claude_code(dir.path().join("source"));
         let from = Store::new(vec![source.clone()]);
@@ -47,9 +42,10 @@ impl Desk {
                 ..QUICK
             };
             let writer = from.create(&source, &new, write).unwrap();
-            for draft in said {
-                writer.append(draft.clone()).unwrap();
+            for draft in long() {
+                writer.append(draft).unwrap();
             }
+            writer.set_todos(&[Todo::pending("ship")]).unwrap();
             drop(writer);
             let session = from.session(id).unwrap();
             exporter.session(&session, &ExportPart::Whole).unwrap();
@@ -65,224 +61,43 @@ impl Desk {
         }
     }
 
-    fn import(&self, most: usize) -> annals::Result<Vec<Imported>> {
-        self.import_after_check(most, || {})
+    fn import(&self) -> annals::Result<Vec<Imported>> {
+        self.import_with(ImportOptions::default())
     }
 
-    /// Imports, and runs `between` after the check and before the first session is written.
-    fn import_after_check(
-        &self,
-        most: usize,
-        between: impl FnOnce(),
-    ) -> annals::Result<Vec<Imported>> {
-        let options = ImportOptions {
-            write: QUICK,
-            ..ImportOptions::default()
-        };
-        let mut importer = Importer::new(&self.store, self.root.clone(), options)?;
-        let archive = ExportFile::read(self.exported.as_slice(), "test")?;
-        importer.check(&archive.read_contents()?)?;
-        between();
-        let mut imported = Vec::new();
-        archive.each_session(|kept| {
-            if imported.len() < most {
-                imported.push(importer.session(kept)?);
+    fn import_with(&self, options: ImportOptions) -> annals::Result<Vec<Imported>> {
+        let importer = Importer::new(&self.store, self.root.clone(), options)?;
+        let source = ExportSource::read(self.exported.as_slice(), "test")?;
+        importer.run(&source, &source.read_contents()?)
+    }
+
+    /// Every file of the root with its content.
+    fn tree(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut tree = BTreeMap::new();
+        let mut pending = vec![self.root.path.clone()];
+        while let Some(dir) = pending.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => pending.push(path),
+                    false => _ = tree.insert(path.clone(), fs::read(path).unwrap()),
+                }
             }
-            Ok(())
-        })?;
-        if most >= IDS.len() {
-            importer.finish()?;
         }
-        Ok(imported)
-    }
-
-    fn journal(&self) -> Option<PathBuf> {
-        let mut names = fs::read_dir(self.dir.path().join("state/imports")).ok()?;
-        Some(names.next()?.unwrap().path())
-    }
-
-    /// Tears the last line of the journal: the import was killed while it wrote the line.
-    fn tear_journal(&self) {
-        let path = self.journal().unwrap();
-        let text = fs::read_to_string(&path).unwrap();
-        fs::write(path, &text[..text.len() - 3]).unwrap();
+        tree
     }
 
     fn session(&self, at: usize) -> Session {
-        let fitting = self.root.layout.writer().unwrap().valid_id(IDS[at]);
-        self.store.session(&fitting).unwrap()
+        let id = self.root.layout.writer().unwrap().valid_id(IDS[at]);
+        self.store.session(&id).unwrap()
     }
 
     fn messages(&self, at: usize) -> usize {
-        let all = self.session(at).messages(&Default::default());
-        all.unwrap().len()
+        self.session(at).messages(&Default::default()).unwrap().len()
     }
 }
 
-/// Removes the last line of a log, as a kill would.
-fn cut(path: &Path) {
-    let text = fs::read_to_string(path).unwrap();
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
-    let last = lines.last().unwrap().len() as u64;
-    file.set_len(text.len() as u64 - last).unwrap();
-}
-
-#[test]
-fn second_run_resumes_an_interrupted_import() {
-    for layout in ["claude-code", "chorus", "clog"] {
-        let desk = Desk::new(layout);
-        let first = desk.import(2).unwrap();
-        cut(&first[1].path);
-        assert!(desk.messages(1) < 2, "{layout}");
-        desk.tear_journal();
-        let whole = fs::read(&first[0].path).unwrap();
-        let second = desk.import(3).unwrap();
-        let reported: Vec<(bool, bool)> = second
-            .iter()
-            .map(|it| (it.already_imported, it.replaced))
-            .collect();
-        let wanted = [(true, false), (false, true), (false, false)];
-        assert_eq!(reported, wanted, "{layout}");
-        assert_eq!(fs::read(&first[0].path).unwrap(), whole, "{layout}");
-        for at in 0..3 {
-            assert_eq!(desk.messages(at), 2, "{layout} {at}");
-        }
-        // The incomplete session is in the trash, and no journal is left.
-        assert_eq!(desk.store.trash().items().unwrap().len(), 1, "{layout}");
-        assert_eq!(desk.journal(), None, "{layout}");
-        let refused = desk.import(3).unwrap_err().to_string();
-        assert!(refused.contains("already"), "{refused}");
-        assert_eq!(desk.journal(), None, "{layout}");
-    }
-}
-
-/// Another program replaced the log of the session that was being written.
-#[test]
-fn log_that_is_not_a_part_of_the_import_is_left_unchanged() {
-    for layout in ["claude-code", "chorus", "clog"] {
-        let desk = Desk::new(layout);
-        let first = desk.import(2).unwrap();
-        let path = &first[1].path;
-        desk.tear_journal();
-        let whole = fs::read_to_string(path).unwrap();
-        let other = whole.replace("and more", "something else");
-        assert_ne!(other, whole);
-        fs::write(path, &other).unwrap();
-        let refused = desk.import(3).unwrap_err().to_string();
-        assert!(refused.contains("differs from the import"), "{refused}");
-        assert_eq!(fs::read_to_string(path).unwrap(), other);
-        assert!(desk.store.trash().items().unwrap().is_empty());
-        // Once it is a part again, the import continues.
-        fs::write(path, &whole[..whole.len() - 9]).unwrap();
-        assert!(desk.import(3).unwrap()[1].replaced, "{layout}");
-        assert_eq!(desk.messages(1), 2, "{layout}");
-    }
-}
-
-/// The process was killed after it created the log.
-#[test]
-fn empty_log_of_the_interrupted_session_is_replaced() {
-    let desk = Desk::new("claude-code");
-    let first = desk.import(2).unwrap();
-    desk.tear_journal();
-    fs::write(&first[1].path, "").unwrap();
-    let second = desk.import(3).unwrap();
-    assert!(second[1].replaced);
-    assert_eq!(desk.messages(1), 2);
-}
-
-/// The process was killed before it created the log.
-#[test]
-fn interrupted_session_without_a_log_is_imported() {
-    let desk = Desk::new("claude-code");
-    let first = desk.import(2).unwrap();
-    fs::remove_file(&first[1].path).unwrap();
-    let second = desk.import(3).unwrap();
-    let reported: Vec<bool> = second.iter().map(|it| it.already_imported).collect();
-    assert_eq!(reported, [true, false, false]);
-    assert!(!second[1].replaced);
-}
-
-#[test]
-fn interrupted_import_with_fresh_ids_keeps_the_ids() {
-    let desk = Desk::new("claude-code");
-    let import = |most: usize| {
-        let options = ImportOptions {
-            write: QUICK,
-            fresh_ids: true,
-        };
-        let mut importer = Importer::new(&desk.store, desk.root.clone(), options).unwrap();
-        let archive = ExportFile::read(desk.exported.as_slice(), "test").unwrap();
-        importer.check(&archive.read_contents().unwrap()).unwrap();
-        let mut ids = Vec::new();
-        archive
-            .each_session(|kept| {
-                if ids.len() < most {
-                    ids.push(importer.session(kept)?.session);
-                }
-                Ok(())
-            })
-            .unwrap();
-        if most >= IDS.len() {
-            importer.finish().unwrap();
-        }
-        ids
-    };
-    let first = import(2);
-    let second = import(3);
-    assert_eq!(second[..2], first);
-    // A new import is another copy.
-    let third = import(3);
-    assert!(third.iter().all(|id| !second.contains(id)), "{third:?}");
-    assert_eq!(desk.store.inventory().sessions.len(), 6);
-}
-
-/// The logs are in different folders, so the file system does not refuse the second one.
-#[test]
-fn a_session_that_began_after_the_check_is_not_imported_twice() {
-    for layout in crate::support::writable_layouts() {
-        let desk = Desk::new(layout.name());
-        let begin_first = || {
-            let id = layout.writer().unwrap().valid_id(IDS[0]);
-            let new = NewSession::new(SessionId::new(&id).unwrap(), "/elsewhere");
-            let writer = desk.store.create(&desk.root, &new, QUICK).unwrap();
-            writer.append(Draft::user("of another process")).unwrap();
-        };
-        let refused = desk.import_after_check(3, begin_first).unwrap_err();
-        assert!(refused.to_string().contains("already"), "{refused}");
-        let sessions = desk.store.inventory().sessions;
-        assert_eq!(sessions.len(), 1, "{}", layout.name());
-    }
-}
-
-/// The user deleted an imported session and imports it again.
-#[test]
-fn session_deleted_since_is_imported_again() {
-    let desk = Desk::new("claude-code");
-    let first = desk.import(2).unwrap();
-    fs::remove_file(&first[0].path).unwrap();
-    let second = desk.import(3).unwrap();
-    let reported: Vec<bool> = second.iter().map(|it| it.already_imported).collect();
-    assert_eq!(reported, [false, true, false]);
-    assert_eq!(desk.messages(0), 2);
-}
-
-#[test]
-fn a_journal_of_another_version_is_refused_and_left() {
-    let desk = Desk::new("claude-code");
-    desk.import(1).unwrap();
-    let path = desk.journal().unwrap();
-    let text = fs::read_to_string(&path).unwrap();
-    let newer = text.replacen("\"version\":1", "\"version\":2", 1);
-    fs::write(&path, &newer).unwrap();
-    let refused = desk.import(3).unwrap_err().to_string();
-    assert!(refused.contains("version 2"), "{refused}");
-    assert_eq!(fs::read_to_string(&path).unwrap(), newer);
-}
-
-/// Returns a conversation with calls, whose results are one entry but several records with
-/// generated ids; and a title.
+/// Returns a conversation with calls, whose results are one entry but several records; and a title.
 fn long() -> Vec<Draft> {
     let call = |id: &str| Block::ToolUse {
         id: id.to_owned(),
@@ -313,99 +128,179 @@ fn long() -> Vec<Draft> {
     ]
 }
 
-/// Replaces ids by their order of appearance: generated ids differ between runs.
-fn in_turn(text: &str) -> String {
-    let mut seen: Vec<String> = Vec::new();
-    let parts = text.split('"').map(|part| {
-        let digits = part.strip_prefix("msg_").unwrap_or(part);
-        if digits.len() < 32 || !digits.chars().all(|it| it.is_ascii_hexdigit() || it == '-') {
-            return part.to_owned();
+/// Layouts whose sessions have logs of their own.
+fn own_logs() -> impl Iterator<Item = &'static dyn Layout> {
+    writable_layouts().filter(|layout| layout.name() != "orchestrator")
+}
+
+#[test]
+fn second_import_changes_nothing() {
+    for layout in writable_layouts() {
+        let name = layout.name();
+        let desk = Desk::new(name);
+        let first = desk.import().unwrap();
+        assert!(first.iter().all(|it| !it.already_imported && it.entries > 0), "{name}");
+        let before = desk.tree();
+        let messages: Vec<usize> = (0..3).map(|at| desk.messages(at)).collect();
+        assert!(messages.iter().all(|count| *count >= 4), "{name} {messages:?}");
+        for at in 0..3 {
+            let session = desk.session(at);
+            assert_eq!(session.title().unwrap().text, "Looking", "{name}");
+            let todos = session.todos().unwrap();
+            assert_eq!(todos[0].1, [Todo::pending("ship")], "{name}");
         }
-        let at = seen.iter().position(|known| known == part);
-        let at = at.unwrap_or_else(|| {
-            seen.push(part.to_owned());
-            seen.len() - 1
-        });
-        format!("id {at}")
-    });
-    parts.collect::<Vec<_>>().join("\"")
+        let second = desk.import().unwrap();
+        assert!(second.iter().all(|it| it.already_imported), "{name}");
+        assert!(desk.tree() == before, "{name}");
+    }
+}
+
+/// The process was killed while it renamed the files: the main log is the last file of a session.
+#[test]
+fn second_run_completes_an_interrupted_import() {
+    for layout in own_logs() {
+        let name = layout.name();
+        let desk = Desk::new(name);
+        let whole = desk.import().unwrap();
+        let before = desk.tree();
+        for gone in &whole[1..] {
+            fs::remove_file(&gone.path).unwrap();
+        }
+        let stage = desk.root.path.join(".annals-convert");
+        fs::create_dir(&stage).unwrap();
+        fs::write(stage.join("0"), "left").unwrap();
+        let second = desk.import().unwrap();
+        let already: Vec<bool> = second.iter().map(|it| it.already_imported).collect();
+        assert_eq!(already, [true, false, false], "{name}");
+        let lists = |path: &Path| path.extension().is_none_or(|ending| ending != "jsonl");
+        let logs = |mut tree: BTreeMap<PathBuf, Vec<u8>>| {
+            tree.retain(|path, _| !lists(path));
+            tree
+        };
+        assert!(logs(desk.tree()) == logs(before), "{name}");
+        assert!(!stage.exists(), "{name}");
+    }
+}
+
+#[test]
+fn session_that_went_on_since_is_left_as_it_is() {
+    for layout in writable_layouts() {
+        let name = layout.name();
+        let desk = Desk::new(name);
+        let id = desk.import().unwrap()[1].session.clone();
+        let files = desk.session(1).files;
+        assert_eq!(files.id, id, "{name}");
+        let writer = desk.store.open_writer(&files, QUICK).unwrap();
+        writer.append(Draft::user("went on")).unwrap();
+        writer.retitle("Another").unwrap();
+        drop(writer);
+        let before = desk.tree();
+        let second = desk.import().unwrap();
+        assert!(second.iter().all(|it| it.already_imported), "{name}");
+        assert_eq!(desk.session(1).title().unwrap().text, "Another", "{name}");
+        assert!(desk.tree() == before, "{name}");
+    }
+}
+
+/// Nothing is imported if one of the sessions is another one.
+#[test]
+fn other_session_with_the_same_id_refuses_the_import() {
+    for layout in writable_layouts() {
+        let name = layout.name();
+        for cwd in ["/app", "/elsewhere"] {
+            let desk = Desk::new(name);
+            let id = layout.writer().unwrap().valid_id(IDS[1]);
+            let new = NewSession::new(SessionId::new(&id).unwrap(), cwd);
+            let write = WriteOptions {
+                now: Some("2026-11-15T12:00:00Z".parse().unwrap()),
+                ..QUICK
+            };
+            let writer = desk.store.create(&desk.root, &new, write).unwrap();
+            writer.append(Draft::user("of another process")).unwrap();
+            drop(writer);
+            let before = desk.tree();
+            let refused = desk.import().unwrap_err().to_string();
+            assert!(refused.contains("already exists"), "{name}: {refused}");
+            assert!(desk.tree() == before, "{name}");
+        }
+    }
+}
+
+#[test]
+fn session_of_another_root_refuses_the_import() {
+    let mut desk = Desk::new("claude-code");
+    let source = Root::claude_code(desk.dir.path().join("source"));
+    desk.store = Store::new(vec![source, desk.root.clone()]);
+    let refused = desk.import().unwrap_err().to_string();
+    assert!(refused.contains("already exists"), "{refused}");
+    assert!(!desk.root.path.exists());
+}
+
+#[test]
+fn interrupted_import_with_fresh_ids_keeps_the_ids() {
+    let fresh = || ImportOptions {
+        fresh_ids: true,
+        ..ImportOptions::default()
+    };
+    for layout in own_logs() {
+        let name = layout.name();
+        let desk = Desk::new(name);
+        let ids = |imported: &[Imported]| -> Vec<SessionId> {
+            imported.iter().map(|it| it.session.clone()).collect()
+        };
+        let first = desk.import_with(fresh()).unwrap();
+        fs::remove_file(&first[2].path).unwrap();
+        let second = desk.import_with(fresh()).unwrap();
+        assert_eq!(ids(&second), ids(&first), "{name}");
+        let already: Vec<bool> = second.iter().map(|it| it.already_imported).collect();
+        assert_eq!(already, [true, true, false], "{name}");
+        // A new import is another copy.
+        let third = desk.import_with(fresh()).unwrap();
+        assert!(third.iter().all(|it| !ids(&first).contains(&it.session)), "{name}");
+        assert_eq!(desk.store.inventory().sessions.len(), 6, "{name}");
+    }
 }
 
 fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// A shared log holds other sessions' records, so it cannot be moved to the trash.
+/// The process was killed between or within the lines of a session.
 #[test]
 fn shared_log_import_appends_the_missing_records() {
-    let whole = Desk::with_messages("orchestrator", &long());
-    let path = whole.import(3).unwrap()[0].path.clone();
+    let whole = Desk::new("orchestrator");
+    let path = whole.import().unwrap()[0].path.clone();
     let whole = fs::read_to_string(path).unwrap();
     let each = lines(&whole).len() / 3;
-    assert_eq!(each, 8, "{whole}");
-    for gone in 0..each {
-        let desk = Desk::with_messages("orchestrator", &long());
-        let first = desk.import(2).unwrap();
-        let path = &first[1].path;
-        assert_eq!(*path, first[0].path);
-        let before = fs::read_to_string(path).unwrap();
-        let kept = lines(&before)[..2 * each - gone].concat();
-        fs::write(path, &kept).unwrap();
-        desk.tear_journal();
-        let second = desk.import(3).unwrap();
-        let reported = (
-            second[1].already_imported,
-            second[1].continued,
-            second[1].replaced,
-        );
-        assert_eq!(reported, (gone == 0, gone > 0, false), "{gone}");
-        let after = fs::read_to_string(path).unwrap();
-        assert!(after.starts_with(&kept), "{gone}");
-        assert_eq!(in_turn(&after).len(), in_turn(&whole).len(), "{gone}");
-        let own = |at: usize| in_turn(&lines(&after)[at * each..(at + 1) * each].concat());
-        for (at, id) in IDS.iter().enumerate().skip(1) {
-            let wanted = own(0).replace(IDS[0], id);
-            assert_eq!(own(at), wanted, "{gone}");
-            assert_eq!(desk.session(at).title().unwrap().text, "Looking", "{gone}");
+    for gone in 0..=each {
+        for torn in ["", "{\"type\":\"us"] {
+            let desk = Desk::new("orchestrator");
+            let path = desk.import().unwrap()[1].path.clone();
+            let kept = lines(&whole)[..2 * each - gone].concat();
+            fs::write(&path, kept.clone() + torn).unwrap();
+            let second = desk.import().unwrap();
+            let done = (second[1].already_imported, second[1].continued);
+            assert_eq!(done, (gone == 0, gone > 0 && gone < each), "{gone}");
+            let after = fs::read_to_string(&path).unwrap();
+            assert!(after.starts_with(&kept), "{gone}");
+            let rest = after.replacen(torn, "", usize::from(!torn.is_empty()));
+            let rest = rest.replace("\n\n", "\n");
+            assert_eq!(lines(&rest).len(), lines(&whole).len(), "{gone} {torn}");
+            for at in 0..3 {
+                assert_eq!(desk.session(at).title().unwrap().text, "Looking", "{gone}");
+            }
         }
-        assert!(desk.store.trash().items().unwrap().is_empty());
-        assert_eq!(desk.journal(), None, "{gone}");
-    }
-}
-
-#[test]
-fn shared_log_import_ignores_a_partial_line() {
-    let desk = Desk::new("orchestrator");
-    let first = desk.import(2).unwrap();
-    let path = &first[1].path;
-    let before = fs::read(path).unwrap();
-    fs::write(path, &before[..before.len() - 9]).unwrap();
-    desk.tear_journal();
-    let second = desk.import(3).unwrap();
-    assert!(second[1].continued);
-    for at in 0..3 {
-        assert_eq!(desk.messages(at), 2, "{at}");
     }
 }
 
 #[test]
 fn shared_log_import_refuses_changed_records() {
     let desk = Desk::new("orchestrator");
-    let first = desk.import(2).unwrap();
-    let path = &first[1].path;
-    // Someone appended to it or changed it.
-    let before = fs::read_to_string(path).unwrap();
-    let last = *lines(&before).last().unwrap();
-    desk.tear_journal();
-    let more = last.replace("and more", "something else");
-    let changed = before.strip_suffix(last).unwrap().to_owned() + &more;
-    for other in [before.clone() + &more, changed] {
-        fs::write(path, &other).unwrap();
-        let refused = desk.import(3).unwrap_err().to_string();
-        assert!(refused.contains("differs from the import"), "{refused}");
-        assert!(refused.contains(IDS[1]), "{refused}");
-        assert_eq!(fs::read_to_string(path).unwrap(), other);
-    }
-    fs::write(path, &before).unwrap();
-    assert!(desk.import(3).unwrap()[1].already_imported);
+    let path = desk.import().unwrap()[1].path.clone();
+    let before = fs::read_to_string(&path).unwrap();
+    let other = before.replacen("and more", "something else", 2);
+    fs::write(&path, &other).unwrap();
+    let refused = desk.import().unwrap_err().to_string();
+    assert!(refused.contains("already exists"), "{refused}");
+    assert_eq!(fs::read_to_string(path).unwrap(), other);
 }

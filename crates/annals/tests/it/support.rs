@@ -38,7 +38,10 @@ pub(crate) fn cases() -> Vec<Case> {
         cases.extend(found.into_iter().map(|path| Case {
             layout: *layout,
             name: path.file_name().unwrap().to_str().unwrap().to_owned(),
-            path,
+            path: match layout.root_is_file() {
+                true => fs::read_dir(path).unwrap().next().unwrap().unwrap().path(),
+                false => path,
+            },
         }));
     }
     cases
@@ -122,7 +125,10 @@ impl Case {
     pub(crate) fn copy(&self) -> Copy {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
-        copy_tree(&self.path, &root);
+        match self.layout.root_is_file() {
+            true => _ = fs::copy(&self.path, &root).unwrap(),
+            false => copy_tree(&self.path, &root),
+        }
         Copy {
             root: Root::new(self.layout.name(), root).unwrap(),
             dir,
@@ -181,7 +187,6 @@ pub(crate) const QUICK: WriteOptions = WriteOptions {
     live: false,
     network: false,
     now: None,
-    id_seed: None,
 };
 
 /// Returns the CPU time of this process: wall-clock time is unreliable on a busy machine.

@@ -63,6 +63,7 @@ pub(super) fn fault(record: &str) -> Option<String> {
 
 static SPEC: WriterSpec = WriterSpec {
     draft_members: MEMBERS,
+    cost_member: Some("costUsd"),
     session_members: session_list::MEMBERS,
     title_in_session_list: true,
     results_name_tools: true,

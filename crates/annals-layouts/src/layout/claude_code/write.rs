@@ -47,6 +47,7 @@ static SPEC: WriterSpec = WriterSpec {
     // One belongs to summaries. The others are members of the reply's `message`; `usage` is merged
     // with its counts.
     draft_members: &super::decode::MEMBERS,
+    cost_member: Some("costUSD"),
     // Client 2.0.77 resumes at the newest line.
     needs_rising_times: true,
     ..WriterSpec::DEFAULT

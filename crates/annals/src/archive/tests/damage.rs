@@ -330,6 +330,46 @@ fn interrupted_rename_is_read_and_finished() {
     assert_eq!(verify(&desk.session()), []);
 }
 
+/// The compressed files have the new folder, but the lines of the renaming are lost.
+#[test]
+fn manifest_cut_after_a_folder_was_renamed_leads_to_the_renamed_files() {
+    let desk = Fixture::new();
+    desk.put(LOG, "one\n");
+    desk.store();
+    desk.put(LOG, "two\n");
+    desk.store();
+    let before = fs::read(desk.manifest()).unwrap();
+    let new = LOG.replace("-app", "-new");
+    let folder = |name: &str| desk.root.path.join("projects").join(name);
+    fs::rename(folder("-app"), folder("-new")).unwrap();
+    let contents = Contents {
+        sessions: vec![SessionKey {
+            id: ID.into(),
+            folder: Some("-new".into()),
+        }],
+        files: vec![(new.clone().into(), true), (TODOS.into(), false)],
+        ..Contents::default()
+    };
+    desk.try_store(contents.clone()).unwrap();
+    fs::write(desk.manifest(), &before).unwrap();
+    let (sessions, damaged) = desk.archive().sessions().unwrap();
+    // Only the manifest is damaged: no file is missing.
+    assert_eq!(damaged.len(), 1, "{damaged:?}");
+    assert_eq!((damaged[0].member.as_ref(), sessions.len()), (None, 1));
+    assert_eq!(verify(&sessions[0]), []);
+    let main = &sessions[0].members[0];
+    assert_eq!(main.path, Path::new(&new));
+    assert_eq!(main.sessions[0].folder.as_deref(), Some("-new"));
+    assert_eq!(content(&sessions[0], main), b"two\n");
+    assert_eq!(content(&sessions[0], &sessions[0].earlier[0]), b"one\n");
+    // The next update lists it again.
+    desk.try_store(contents).unwrap();
+    let session = desk.session();
+    assert_eq!(verify(&session), []);
+    assert_eq!(session.members[0].path, Path::new(&new));
+    assert_eq!(content(&session, &session.earlier[0]), b"one\n");
+}
+
 /// The state in which a writer that was killed before it appended its lines leaves the archive.
 fn interrupt(desk: &Fixture, lines: &[u8]) {
     fs::write(desk.manifest(), lines).unwrap();

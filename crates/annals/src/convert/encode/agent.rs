@@ -5,7 +5,7 @@ use crate::store::{Agent, RootFile};
 use annals_layouts::layout::{AppendState, Change, Spawn};
 use annals_layouts::model::{AgentId, Block, Body, EntryKey};
 
-use super::{GENERATED, SessionEncoder, SessionPart};
+use super::{SessionEncoder, SessionPart};
 
 impl<'a> SessionEncoder<'a> {
     /// Returns whether a sub-agent is converted. Of a path, only the sub-agents that it calls are.
@@ -49,7 +49,7 @@ impl<'a> SessionEncoder<'a> {
         }
         let change = Change::Spawn(spawn);
         let plan = self.plan(&head, &change, self.started)?;
-        self.write_edits(plan.edits, GENERATED)?;
+        self.write_first_lines(plan.edits)?;
         Ok(AppendState {
             agent: Some(id),
             log,

@@ -50,13 +50,7 @@ impl SessionEncoder<'_> {
     }
 
     pub(super) fn todos(&mut self) -> Result<()> {
-        if self
-            .session
-            .files
-            .attachments
-            .iter()
-            .all(|file| !matches!(file.artifact.kind, ArtifactKind::Todos | ArtifactKind::Task))
-        {
+        if !self.session.has_todos() {
             return Ok(());
         }
         let lists = match self.session.todos() {

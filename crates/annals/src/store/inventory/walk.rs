@@ -55,6 +55,9 @@ pub(in crate::store) fn walk_with_dirs(
         troubles.push(unreadable(&root.path.join(from)));
         return Vec::new();
     };
+    if root.layout.root_is_file() {
+        return root_file(root, wanted, troubles);
+    }
     let mut walk = Walk {
         root,
         wanted,
@@ -96,6 +99,32 @@ pub(in crate::store) fn walk_with_dirs(
     }
     walk.report_unfollowed();
     walk.found
+}
+
+/// Returns the only file of a root that is a file.
+fn root_file(
+    root: &Root,
+    wanted: &dyn Fn(ArtifactKind) -> bool,
+    troubles: &mut Vec<Error>,
+) -> Vec<RootFile> {
+    let artifact = root.layout.classify(Path::new(""));
+    let Some(artifact) = artifact.filter(|artifact| wanted(artifact.kind)) else {
+        return Vec::new();
+    };
+    let path = root.path.clone();
+    match path.metadata() {
+        Ok(metadata) if metadata.is_file() => {
+            vec![RootFile::new(path, artifact, FileId::from(&metadata))]
+        }
+        Ok(_) => {
+            troubles.push(Error::NotRegular { path });
+            Vec::new()
+        }
+        Err(error) => {
+            troubles.push(Error::io("read", &path, error));
+            Vec::new()
+        }
+    }
 }
 
 /// Opens a directory beneath another one without following links.

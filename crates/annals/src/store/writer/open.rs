@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
@@ -88,7 +87,6 @@ impl Store {
         let session = SessionWriter {
             root: root.clone(),
             options,
-            new_ids: AtomicU64::new(0),
             zone: self.zone(),
             log: Mutex::new(Some(Arc::new(log))),
             log_totals: Mutex::default(),
@@ -105,22 +103,6 @@ impl Store {
             session.retitle(title)?;
         }
         Ok(session)
-    }
-
-    /// Returns the id that a session would have if it began at this time, or now.
-    pub(crate) fn planned_id(
-        &self,
-        root: &Root,
-        new: &NewSession,
-        now: Option<Timestamp>,
-    ) -> Result<SessionId> {
-        let writer = layout_writer(root)?;
-        let artifact = with_plan_context(now, &self.zone(), |stamp| {
-            writer.new_session_log(new, stamp)
-        })?;
-        let own = artifact.session;
-        let own = own.filter(|_| artifact.kind != ArtifactKind::SharedLog);
-        Ok(own.unwrap_or_else(|| new.id.clone()))
     }
 
     /// Returns the own session of the log that a session would use if it began at this time, or
@@ -306,7 +288,6 @@ impl Store {
         Ok(SessionWriter {
             root: Root::clone(&files.root),
             options,
-            new_ids: AtomicU64::new(0),
             zone: self.zone(),
             log: Mutex::new(None),
             list_updater: ListUpdater::for_log(writer, files, &head),
@@ -372,7 +353,6 @@ impl Store {
         let session = SessionWriter {
             root: Root::clone(&files.root),
             options,
-            new_ids: AtomicU64::new(0),
             zone: self.zone(),
             log: Mutex::new(Some(Arc::new(log))),
             append_point: Mutex::new(tail),

@@ -4,8 +4,6 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use annals_jsonl::Error as FileError;
-use annals_jsonl::{Create, FileId};
 use annals_layouts::model::Entry;
 
 use super::super::Root;
@@ -42,41 +40,6 @@ pub(in crate::store) fn append_with_companion(
         WrittenEntries::move_to,
     )
     .map(drop)
-}
-
-/// Appends lines to a log that has not changed since it was seen, or to a new one.
-pub(crate) fn append_if_unchanged(
-    root: &Root,
-    path: &Path,
-    seen: Option<FileId>,
-    lines: Vec<Vec<u8>>,
-    options: WriteOptions,
-) -> Result<()> {
-    let within = path;
-    let path = root.path.join(path);
-    create_parent_dirs(root, &path)?;
-    let create = match seen {
-        Some(_) => Create::Never,
-        None => Create::New,
-    };
-    let log = root.open_log(&path, options.log_options(create))?;
-    let added = log.append_all_tracked(
-        |end, file| {
-            let metadata = file.metadata();
-            let metadata = metadata.map_err(|error| Error::io("stat", &path, error))?;
-            if seen.is_some_and(|seen| seen != FileId::from(&metadata)) {
-                return Err(Error::File(FileError::Changed { path: path.clone() }));
-            }
-            let Some(artifact) = root.layout.classify(within) else {
-                return Ok((lines, WrittenEntries::default()));
-            };
-            let mut parted = SplitRecords::new(layout_writer(root)?, &lines)?;
-            let entries = parted.write_companion(root, &artifact, options, file, end)?;
-            Ok((parted.lines, entries))
-        },
-        WrittenEntries::move_to,
-    );
-    added.map(drop)
 }
 
 /// Appends lines to another log of the session, and reads them back.

@@ -3,8 +3,10 @@
 
 use std::path::Path;
 
-use annals::convert::{self, ConvertOptions, ConvertSelection};
-use annals::export::{self, ExportFile, ExportPart, Exporter, Format, ImportOptions, Importer};
+use annals::convert::{
+    self, ConvertOptions, ConvertSelection, ExportSource, ImportOptions, Importer,
+};
+use annals::export::{self, ExportPart, Exporter, Format};
 use annals::layout::NewSession;
 use annals::model::{Body, Draft, Role};
 use annals::store::{MessageFilter, Root, Session, Store};
@@ -85,16 +87,10 @@ fn the_records_of_one_reply_share_an_id_after_an_import() {
     exporter.session(&session, &ExportPart::Whole).unwrap();
     exporter.finish().unwrap();
     let to = Root::claude_code(dir.path().join("to"));
-    let options = ImportOptions {
-        write: QUICK,
-        ..ImportOptions::default()
-    };
     let into = Store::new(vec![to.clone()]);
-    let mut importer = Importer::new(&into, to.clone(), options).unwrap();
-    let archive = ExportFile::read(exported.as_slice(), "test").unwrap();
-    importer.check(&archive.read_contents().unwrap()).unwrap();
-    archive
-        .each_session(|kept| importer.session(kept).map(drop))
-        .unwrap();
+    let importer = Importer::new(&into, to.clone(), ImportOptions::default()).unwrap();
+    let source = ExportSource::read(exported.as_slice(), "test").unwrap();
+    let contents = source.read_contents().unwrap();
+    importer.run(&source, &contents).unwrap();
     check(&reply_ids(to));
 }

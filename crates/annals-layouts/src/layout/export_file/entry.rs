@@ -2,8 +2,9 @@
 //! span and for whether its id was derived from the span.
 //!
 //! Members have the same names as in `annals show --json`. Empty members are omitted. JSON inside
-//! an entry (a tool's arguments, an opaque block) is embedded verbatim. If it is invalid or
-//! contains line breaks, its text is stored in `input_text` or `json_text` instead.
+//! an entry (a tool's arguments, an opaque block, the entry's record) is embedded verbatim. If it is
+//! invalid or contains line breaks, its text is stored in `input_text`, `json_text` or `record_text`
+//! instead.
 //!
 //! Every struct of the model is destructured here field by field, so a new field does not compile
 //! until it has a name in the export.
@@ -17,10 +18,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
-use annals_layouts::json::describe_json_error;
-use annals_layouts::model::{
+use crate::json::describe_json_error;
+use crate::model::{
     AgentId, Block, BlockMembers, Body, Entry, EntryContext, EntryId, FileBackup, FileChange,
-    FlawKind, Members, Message, Role, Span, TitleSource, Todo, Usage,
+    FlawKind, Members, Message, Money, Role, Span, TitleSource, Todo, Usage,
 };
 
 /// Writes an entry as one line of JSON, without its ending.
@@ -36,7 +37,7 @@ pub fn read_entry(json: &str) -> Result<Entry> {
 }
 
 /// Writes a value as JSON on one line.
-pub(super) fn write_json(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_json(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer(out, value).map_err(io::Error::from)
 }
 
@@ -44,11 +45,11 @@ type Text<'a> = Cow<'a, str>;
 
 /// Defines a struct whose members are all optional.
 macro_rules! members {
-    ($(#[$doc:meta])* struct $name:ident<$life:lifetime> { $($(#[$attr:meta])* $member:ident: $kind:ty,)* }) => {
+    ($(#[$doc:meta])* $vis:vis struct $name:ident<$life:lifetime> { $($(#[$attr:meta])* $member:ident: $kind:ty,)* }) => {
         $(#[$doc])*
         #[derive(Serialize, Deserialize, Default)]
         #[serde(default)]
-        pub(super) struct $name<$life> {
+        $vis struct $name<$life> {
             $($(#[$attr])* #[serde(skip_serializing_if = "Option::is_none")] $member: Option<$kind>,)*
         }
     };
@@ -56,7 +57,7 @@ macro_rules! members {
 
 members! {
     /// The members of an entry, whatever its kind.
-    struct EntryJson<'a> {
+    pub struct EntryJson<'a> {
         #[serde(rename = "type")]
         line: Text<'a>,
         id: Text<'a>,
@@ -102,7 +103,23 @@ members! {
         call: Text<'a>,
         flaw: FlawKind,
         members: BTreeMap<Text<'a>, Cow<'a, RawValue>>,
+        record: Cow<'a, RawValue>,
+        record_text: Text<'a>,
+        same_record: bool,
+        repeated_id: bool,
+        recorded_cost: Text<'a>,
     }
+}
+
+/// The record of an exported entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExportedRecord {
+    /// The export does not have it.
+    None,
+    /// Its text.
+    Text(String),
+    /// It is the record of the entry before this one.
+    Continued,
 }
 
 members! {
@@ -132,7 +149,7 @@ type Fault = String;
 impl<'a> EntryJson<'a> {
     /// Converts an entry. The patterns are exhaustive, so a new field of the model does not compile
     /// here.
-    pub(super) fn new(entry: &'a Entry) -> Self {
+    pub fn new(entry: &'a Entry) -> Self {
         let Entry {
             span: _,
             id,
@@ -181,9 +198,56 @@ impl<'a> EntryJson<'a> {
     }
 
     /// Marks the row as an entry in JSON lines.
-    pub(super) fn with_line_type(mut self) -> Self {
+    pub fn with_line_type(mut self) -> Self {
         self.line = Some("entry".into());
         self
+    }
+
+    /// Adds the cost that the program recorded for a reply.
+    pub fn with_recorded_cost(mut self, cost: Option<Money>) -> Self {
+        self.recorded_cost = cost.map(|cost| cost.to_string().into());
+        self
+    }
+
+    /// Returns the cost that the program recorded for a reply.
+    pub(super) fn recorded_cost(&self) -> Option<Money> {
+        Money::parse(self.recorded_cost.as_deref()?)
+    }
+
+    /// Sets whether an earlier entry of the log has the same id, in a layout where both count.
+    pub fn with_repeated_id(mut self, is_repeated: bool) -> Self {
+        self.repeated_id = set(is_repeated);
+        self
+    }
+
+    /// Returns whether an earlier entry of the log has the same id, and both count.
+    pub(super) fn has_repeated_id(&self) -> bool {
+        self.repeated_id == Some(true)
+    }
+
+    /// Adds the record of the entry. Bytes that are not UTF-8 are left out.
+    pub fn with_record(mut self, record: &'a [u8]) -> Self {
+        if let Ok(text) = std::str::from_utf8(record) {
+            (self.record, self.record_text) = raw(text);
+        }
+        self
+    }
+
+    /// Marks the entry as one of the record that the entry before it has.
+    pub fn of_same_record(mut self) -> Self {
+        self.same_record = Some(true);
+        self
+    }
+
+    /// Returns the record of the entry as it was in its log.
+    pub fn take_record(&mut self) -> ExportedRecord {
+        let text = self.record_text.take().map(Cow::into_owned);
+        let record = self.record.take();
+        match record.map(|record| record.get().to_owned()).or(text) {
+            Some(record) => ExportedRecord::Text(record),
+            None if self.same_record == Some(true) => ExportedRecord::Continued,
+            None => ExportedRecord::None,
+        }
     }
 
     fn set_body(&mut self, body: &'a Body) {
@@ -296,7 +360,7 @@ impl<'a> EntryJson<'a> {
     }
 
     /// Converts the row back to an entry.
-    pub(super) fn entry(mut self) -> Result<Entry, Fault> {
+    pub fn entry(mut self) -> Result<Entry, Fault> {
         let block_members = self.block_members();
         let body = self.body()?;
         Ok(Entry {
