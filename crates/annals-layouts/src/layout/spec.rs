@@ -16,8 +16,8 @@ use super::{Layout, ListUpdate, Needle, RowUpdate, Writer};
 pub struct LayoutSpec {
     /// Name in flags and JSON.
     pub name: &'static str,
-    /// Name of the layout's directory within a project, if it has one. It is searched for in the
-    /// current directory and its ancestors.
+    /// Name of the layout's directory within a project, if it has one; empty if its files are in the
+    /// project's own directory. It is searched for in the current directory and its ancestors.
     pub project_dir: Option<&'static str>,
     /// Names of the session attributes that only this layout has.
     pub attributes: &'static [&'static str],
