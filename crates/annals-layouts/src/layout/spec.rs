@@ -35,6 +35,8 @@ pub struct LayoutSpec {
     /// Whether the layout's program reads a conversation by following parent links from its end. Such
     /// a program loses everything before a broken link.
     pub follows_parent_links: bool,
+    /// Whether the settings of the layout's program may contain keys, so that they are not copied.
+    pub has_secret_settings: bool,
     /// Pattern contained in every record that has usage, so that other records can be skipped; `None`
     /// if every record must be read.
     pub usage_needle: Option<Needle>,
@@ -72,6 +74,7 @@ impl LayoutSpec {
             ages_by_file: false,
             has_lock_files: false,
             follows_parent_links: false,
+            has_secret_settings: false,
             usage_needle: None,
             spelled_directory: None,
             log_names: None,

@@ -45,6 +45,8 @@ pub struct DocumentFormat {
 pub struct FileSetFormat {
     /// Name of the format, unique among all formats.
     pub name: &'static str,
+    /// Whether the main file alone holds the messages, so that a copy of it is a copy of the session.
+    pub is_whole: bool,
     /// Returns the paths that a file of the set leads to: files, or directories whose files belong to
     /// the set. Called with the main file, and with each file found.
     pub parts: fn(&Path) -> Vec<PathBuf>,

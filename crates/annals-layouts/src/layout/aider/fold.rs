@@ -19,6 +19,9 @@ pub(super) static INPUT: DocumentFormat = DocumentFormat {
 /// Beginning of a run.
 const STARTED: &str = "# aider chat started at ";
 
+/// Beginning of a line of a prompt.
+const PROMPT: &str = "#### ";
+
 /// What a group of lines is.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
@@ -31,8 +34,12 @@ fn chat_lines(bytes: &[u8]) -> Vec<u8> {
     let (_, bytes) = split_mark(bytes);
     let text = String::from_utf8_lossy(bytes);
     let mut fold = Fold::default();
-    for line in text.lines() {
-        fold.line(line);
+    for line in text.split_inclusive('\n') {
+        // The beginning of a run or of a prompt is torn.
+        let is_torn = !line.ends_with('\n') && line.starts_with('#') && !line.starts_with(PROMPT);
+        if !is_torn {
+            fold.line(line.trim_end_matches(['\n', '\r']));
+        }
     }
     fold.flush();
     let mut out = Vec::new();
@@ -71,7 +78,7 @@ impl Fold {
         let marked = match line {
             "####" => Some((Part::Prompt, "")),
             _ => line
-                .strip_prefix("#### ")
+                .strip_prefix(PROMPT)
                 .map(|rest| (Part::Prompt, rest))
                 .or_else(|| Some((Part::Notice, line.strip_prefix('>')?))),
         };
@@ -121,9 +128,8 @@ impl Fold {
     }
 
     fn new_line(&self, line: DerivedLine<'static>) -> DerivedLine<'static> {
-        let session = self.session.clone();
         DerivedLine {
-            session: session.or_else(|| Some("aider-unknown".to_owned())),
+            session: self.session.clone(),
             time: self.time.clone(),
             ..line
         }
@@ -136,6 +142,11 @@ impl Fold {
         let Some(part) = self.part.take().filter(|_| !text.is_empty()) else {
             return;
         };
+        if self.session.is_none() {
+            // Text before the first run.
+            self.lines.push(DerivedLine::new("text"));
+            return;
+        }
         let line = match part {
             Part::Prompt => DerivedLine {
                 human: true,

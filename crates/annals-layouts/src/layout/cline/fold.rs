@@ -9,6 +9,7 @@ use crate::model::{FilePart, FileSetFormat};
 /// A session: its messages, and its title and directory.
 pub(super) static SESSION: FileSetFormat = FileSetFormat {
     name: "cline-session",
+    is_whole: true,
     parts: |path| {
         let name = path.file_name().and_then(|name| name.to_str());
         let stem = name.and_then(|name| name.strip_suffix(super::MESSAGES));

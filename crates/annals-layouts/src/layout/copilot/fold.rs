@@ -13,6 +13,7 @@ use crate::model::{FilePart, FileSetFormat};
 /// A session: its events and its `workspace.yaml`.
 pub(super) static SESSION: FileSetFormat = FileSetFormat {
     name: "copilot-session",
+    is_whole: true,
     parts: |path| match path.file_name().is_some_and(|name| name == "events.jsonl") {
         true => vec![path.with_file_name("workspace.yaml")],
         false => Vec::new(),

@@ -32,7 +32,7 @@ mod fold;
 
 use std::path::{Path, PathBuf};
 
-use crate::model::{Artifact, ArtifactKind, Framing, SessionId};
+use crate::model::{Artifact, ArtifactKind, FlawKind, Framing, SessionId};
 
 use super::derived::LineDecoder;
 use super::opaque::OpaqueDecoder;
@@ -128,6 +128,12 @@ fn is_session(name: &str) -> bool {
 }
 
 impl LayoutChecks for Copilot {
+    fn record_fault(&self, _: &Artifact, first: &str, record: &str) -> Option<(FlawKind, String)> {
+        let why = "the log does not begin with `session.start`: the program does not resume it";
+        let is_start = first.contains("\"kind\":\"session.start\"");
+        (first == record && !is_start).then(|| (FlawKind::UnfitRecord, why.to_owned()))
+    }
+
     fn is_program_file(&self, path: &Path) -> bool {
         match *path_parts(path).unwrap_or_default().as_slice() {
             [SESSIONS, ".session-operation-locks", ..] => true,

@@ -7,6 +7,7 @@ use crate::model::{FilePart, FileSetFormat};
 /// A session: its log and its settings.
 pub(super) static SESSION: FileSetFormat = FileSetFormat {
     name: "droid-session",
+    is_whole: true,
     parts: |path| match path.extension().is_some_and(|ending| ending == "jsonl") {
         true => vec![path.with_extension("settings.json")],
         false => Vec::new(),

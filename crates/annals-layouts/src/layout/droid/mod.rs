@@ -23,7 +23,7 @@ mod fold;
 
 use std::path::{Path, PathBuf};
 
-use crate::model::{Artifact, ArtifactKind, Framing, SessionId};
+use crate::model::{Artifact, ArtifactKind, FlawKind, Framing, SessionId};
 
 use super::derived::LineDecoder;
 use super::opaque::OpaqueDecoder;
@@ -124,6 +124,12 @@ fn is_folder(name: &str) -> bool {
 }
 
 impl LayoutChecks for Droid {
+    fn record_fault(&self, _: &Artifact, first: &str, record: &str) -> Option<(FlawKind, String)> {
+        let why = "the log does not begin with `session_start`: the program does not resume it";
+        let is_start = first.contains("\"kind\":\"session_start\"");
+        (first == record && !is_start).then(|| (FlawKind::UnfitRecord, why.to_owned()))
+    }
+
     fn is_program_file(&self, path: &Path) -> bool {
         match *path_parts(path).unwrap_or_default().as_slice() {
             ["sessions", _, file] => file.ends_with(".settings.json.bak"),

@@ -11,7 +11,7 @@
 //!
 //! | table | columns |
 //! |---|---|
-//! | `session` | `id`, `parent_id` (session that a sub-agent works for), `directory`, `title`, `version`, `agent`, `time_created` |
+//! | `session` | `id`, `parent_id` (session that a sub-agent works for), `directory`, `title`, `version`, `agent`, `revert` (JSON with the `messageID` from which on the messages are reverted), `time_created` |
 //! | `message` | `id`, `session_id`, `time_created`, `data` (JSON) |
 //! | `part` | `id`, `message_id`, `data` (JSON) |
 //!

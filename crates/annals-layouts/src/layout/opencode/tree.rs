@@ -21,6 +21,7 @@ use super::decode::RowDecoder;
 /// A session with its messages and their parts.
 pub(super) static SESSION: FileSetFormat = FileSetFormat {
     name: "opencode-files",
+    is_whole: false,
     parts: |path| {
         let storage = path.ancestors().nth(3);
         let place = storage.zip(path.file_stem()).and_then(|(storage, name)| {

@@ -21,8 +21,7 @@ pub(super) fn with_parts(main: &Path, format: &FileSetFormat, id: FileId) -> Fil
     // A part that cannot be examined is reported when the set is opened.
     let parts = parts(main, format, &mut |_| ());
     parts.iter().fold(id, |id, (_, part)| FileId {
-        // The number of files, not only their total length.
-        len: id.len.saturating_add(part.len).saturating_add(1),
+        len: id.len.saturating_add(part.len),
         mtime_ns: id.mtime_ns.max(part.mtime_ns),
         ctime_ns: id.ctime_ns.max(part.ctime_ns),
         ..id
@@ -139,6 +138,7 @@ mod tests {
 
     static FORMAT: FileSetFormat = FileSetFormat {
         name: "test",
+        is_whole: true,
         parts: |path| match path.extension().is_some_and(|ending| ending == "main") {
             true => vec![path.with_extension("dir"), path.with_extension("more")],
             false => Vec::new(),
