@@ -89,6 +89,17 @@ pub(crate) struct Global {
     /// Read this root instead of the default ones; can be repeated
     #[arg(long, global = true, value_name = "[LAYOUT:]PATH")]
     pub(crate) root: Vec<String>,
+    /// Only sessions of this agent program, such as codex; can be repeated
+    #[arg(
+        long,
+        short = 'a',
+        global = true,
+        value_name = "PROGRAM",
+        value_parser = clap::builder::PossibleValuesParser::new(
+            annals::layout::LAYOUTS.iter().map(|layout| layout.name())
+        ),
+    )]
+    pub(crate) agent_program: Vec<String>,
     /// Price list that overrides the built-in prices
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) prices: Option<PathBuf>,

@@ -12,7 +12,7 @@ use annals::archive::Archive;
 use annals::cost::{Ledger, PriceFn, Prices, Tally};
 use annals::index::Warning;
 use annals::jsonl::Error as FileError;
-use annals::layout::{Chorus, Layout as _};
+use annals::layout::{Chorus, Layout};
 use annals::retain::Pins;
 use annals::search::{Query, SearchResults};
 use annals::service::{config_dir, state_dir, system_zone};
@@ -50,6 +50,8 @@ pub(crate) struct Context {
     pub(crate) verbose: bool,
     /// Whether the user named the roots.
     pub(crate) named_roots: bool,
+    /// The agent programs whose sessions are wanted; empty for all.
+    agent_programs: Vec<String>,
     /// The price list that the user named.
     named_prices: Option<PathBuf>,
     /// Whether the index must not be used.
@@ -89,11 +91,14 @@ impl Context {
             let named = global.root.iter().map(|text| named_roots(text));
             named.collect::<Result<Vec<_>>>()?.concat()
         };
+        let programs = &global.agent_program;
+        let is_wanted = |root: &Root| is_wanted(programs, root.layout);
+        let roots = roots.into_iter().filter(is_wanted);
         // With unreadable settings no links are followed; commands that need the settings report
         // the error.
         let config_dir = config_dir(&env);
         let followed = Config::read(&config_dir).map_or_else(|_| Vec::new(), |it| it.follow);
-        let roots = roots.into_iter().map(|root| root.follow_links(&followed));
+        let roots = roots.map(|root| root.follow_links(&followed));
         let store = Store::new(roots.collect()).reporting_to(&failures);
         // Without named roots, a root that no longer exists counts too.
         let store = store
@@ -121,6 +126,7 @@ impl Context {
             is_time_fixed: fixed.is_some(),
             verbose: global.verbose,
             named_roots: !global.root.is_empty(),
+            agent_programs: global.agent_program.clone(),
             no_index: global.no_index,
             state_dir,
             named_prices: global.prices.clone(),
@@ -485,8 +491,8 @@ impl Context {
             bail!("annals reads the layout {name} but does not write it");
         }
         // No root exists yet: uses the first default path.
-        let layout = annals::layout::LAYOUTS
-            .iter()
+        let layout = self
+            .layouts()
             .find(|layout| layout.writer().is_some());
         let place =
             layout.and_then(|layout| Some((layout, layout.roots(&env).into_iter().next()?)));
@@ -510,7 +516,7 @@ impl Context {
         let mut roots = self.store.roots().to_vec();
         if !self.named_roots {
             let env = environment();
-            for layout in annals::layout::LAYOUTS {
+            for layout in self.layouts() {
                 let places = layout.roots(&env).into_iter();
                 roots.extend(
                     places.map(|path| self.with_followed_links(Root::with_layout(*layout, path))),
@@ -520,13 +526,18 @@ impl Context {
         Store::new(roots).reporting_to(self.store.failures())
     }
 
+    /// Returns the layouts of the wanted agent programs.
+    fn layouts(&self) -> impl Iterator<Item = &'static &'static dyn Layout> {
+        let layouts = annals::layout::LAYOUTS.iter();
+        layouts.filter(|layout| is_wanted(&self.agent_programs, **layout))
+    }
+
     /// The default root paths.
     pub(crate) fn default_root_paths(&self) -> Vec<String> {
         let env = environment();
-        let layouts = annals::layout::LAYOUTS.iter();
         // Two layouts may share a path.
         let mut seen = HashSet::new();
-        let places = layouts.flat_map(|layout| layout.roots(&env));
+        let places = self.layouts().flat_map(|layout| layout.roots(&env));
         let places = places.filter(|path| seen.insert(path.clone()));
         places.map(|path| path.display().to_string()).collect()
     }
@@ -548,6 +559,11 @@ impl Context {
         }
         Ok(incomplete)
     }
+}
+
+/// Returns whether sessions of a layout are wanted.
+fn is_wanted(programs: &[String], layout: &dyn Layout) -> bool {
+    programs.is_empty() || programs.iter().any(|name| name == layout.name())
 }
 
 /// Leaks `value`; the process is about to exit, and freeing large values takes long.

@@ -141,10 +141,13 @@ impl ValueEnum for DimensionArg {
             Dimension::AgentId => ("agent_id", "The agent: main, or a sub-agent's id"),
             Dimension::Branch => ("conversation", "The conversation, if a session branches"),
             Dimension::GitBranch => ("git_branch", "The git branch that was checked out"),
-            _ => ("layouts", "The layout of the log"),
+            _ => ("layouts", "The layout of the log: the agent program"),
         };
-        let value = PossibleValue::new(self.0.name());
-        Some(value.alias(also).help(help))
+        let value = PossibleValue::new(self.0.name()).alias(also).help(help);
+        Some(match self.0 {
+            Dimension::Layout => value.alias("agent-program"),
+            _ => value,
+        })
     }
 }
 

@@ -41,11 +41,13 @@ pub(crate) fn outline(entry: &Entry, recorded: Option<Money>) -> Outline {
         Body::Title { text, source } => facts.push(Fact::Title(title_prefix(text), *source)),
         Body::Tag { text } => facts.push(Fact::Tag(title_prefix(text))),
         Body::Agent {
-            kind, description, ..
+            kind,
+            description,
+            call,
         } => facts.push(Fact::Purpose(Box::new(crate::model::Purpose {
             kind: kind.as_deref().map(title_prefix),
             description: description.as_deref().map(title_prefix),
-            call: None,
+            call: call.as_deref().map(EntryKey::from_text),
         }))),
         _ => {}
     }

@@ -16,13 +16,18 @@
 //! `SESSION--agent-AGENT`. Members that only one layout has are passed through:
 //! `WriterSpec::draft_members` lists their names, and the store refuses all others.
 
+mod aider;
 mod annotations;
 mod append_state;
 pub mod chorus;
 mod claude_code;
+mod cline;
 mod clog;
 mod codex;
 mod content;
+mod copilot;
+mod derived;
+mod droid;
 mod entry_outline;
 pub mod export_file;
 mod extension;
@@ -33,6 +38,7 @@ mod opaque;
 mod opencode;
 mod orchestrator;
 mod pi;
+mod qwen;
 mod record;
 mod repair;
 mod reply;
@@ -49,19 +55,24 @@ use jiff::Timestamp;
 
 use crate::model::{Artifact, Entry, Flaw, FlawKind, Outline, Project, ResponseKey, Span, Usage};
 
+pub use aider::Aider;
 pub use append_state::{AppendState, in_tree};
 pub use chorus::Chorus;
 pub use claude_code::ClaudeCode;
+pub use cline::Cline;
 pub use clog::Clog;
 pub use codex::Codex;
 pub use content::{
     MAX_TITLE_CHARS, UNNAMED_CALL_PREFIX, raw_blocks, title_prefix, unnamed_call_id,
 };
 pub use export_file::ExportFile;
+pub use copilot::Copilot;
+pub use droid::Droid;
 pub use gemini::Gemini;
 pub use opencode::OpenCode;
 pub use orchestrator::Orchestrator;
 pub use pi::Pi;
+pub use qwen::Qwen;
 pub use record::Record;
 pub use repair::{PartialLinks, RepairRules};
 pub use reply::OpenReply;
@@ -84,6 +95,11 @@ pub static LAYOUTS: &[&dyn Layout] = &[
     &Codex,
     &Pi,
     &ExportFile,
+    &Copilot,
+    &Qwen,
+    &Droid,
+    &Cline,
+    &Aider,
 ];
 
 /// Name of the file that records what a session or root was converted from.

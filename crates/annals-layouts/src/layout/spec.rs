@@ -16,8 +16,8 @@ use super::{Layout, ListUpdate, Needle, RowUpdate, Writer};
 pub struct LayoutSpec {
     /// Name in flags and JSON.
     pub name: &'static str,
-    /// Name of the layout's directory within a project, if it has one. It is searched for in the
-    /// current directory and its ancestors.
+    /// Name of the layout's directory within a project, if it has one; empty if its files are in the
+    /// project's own directory. It is searched for in the current directory and its ancestors.
     pub project_dir: Option<&'static str>,
     /// Names of the session attributes that only this layout has.
     pub attributes: &'static [&'static str],
@@ -37,6 +37,8 @@ pub struct LayoutSpec {
     pub follows_parent_links: bool,
     /// Whether the root is one file instead of a directory.
     pub root_is_file: bool,
+    /// Whether the settings of the layout's program may contain keys, so that they are not copied.
+    pub has_secret_settings: bool,
     /// Pattern contained in every record that has usage, so that other records can be skipped; `None`
     /// if every record must be read.
     pub usage_needle: Option<Needle>,
@@ -75,6 +77,7 @@ impl LayoutSpec {
             has_lock_files: false,
             follows_parent_links: false,
             root_is_file: false,
+            has_secret_settings: false,
             usage_needle: None,
             spelled_directory: None,
             log_names: None,

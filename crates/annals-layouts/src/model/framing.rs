@@ -1,4 +1,5 @@
-//! How a file stores its records: as lines, in one document, or as rows of a database.
+//! How a file stores its records: as lines, in one document, as rows of a database, or in several
+//! files.
 //!
 //! Everything that reads records reads lines at byte offsets. So a file that is not a log of lines
 //! is presented as one: its layout describes how to derive lines from the content, and the store
@@ -10,6 +11,7 @@
 //! unchanged.
 
 use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
 
 use super::Artifact;
 
@@ -26,6 +28,8 @@ pub enum Framing {
     /// Rows of an SQLite database. Each session in it is presented as a file of its own, whose path
     /// begins with that of the database.
     Rows(&'static RowFormat),
+    /// Records in several files: the file itself, and others that its path determines.
+    Files(&'static FileSetFormat),
 }
 
 /// Derives the records of a document.
@@ -47,6 +51,31 @@ pub struct LinesOrDocument {
     pub is_log: fn(&[u8]) -> bool,
     /// Derives the records of a document.
     pub document: DocumentFormat,
+}
+
+/// Derives the records of a session that its program stores in several files.
+#[derive(Debug)]
+pub struct FileSetFormat {
+    /// Name of the format, unique among all formats.
+    pub name: &'static str,
+    /// Whether the main file alone holds the messages, so that a copy of it is a copy of the session.
+    pub is_whole: bool,
+    /// Returns the paths that a file of the set leads to: files, or directories whose files belong to
+    /// the set. Called with the main file, and with each file found.
+    pub parts: fn(&Path) -> Vec<PathBuf>,
+    /// Returns the records, one per line. The main file comes first, the others in the order of the
+    /// paths that led to them and of their names. Total: damaged content gives lines that the decoder
+    /// reports.
+    pub to_lines: fn(&[FilePart<'_>]) -> Vec<u8>,
+}
+
+/// A file of a [`FileSetFormat`].
+#[derive(Clone, Copy, Debug)]
+pub struct FilePart<'a> {
+    /// Its path; empty for a file that is stored elsewhere.
+    pub path: &'a Path,
+    /// Its content.
+    pub bytes: &'a [u8],
 }
 
 /// Queries that derive records from a database.
@@ -96,3 +125,4 @@ macro_rules! equal_by_name {
 equal_by_name!(DocumentFormat);
 equal_by_name!(LinesOrDocument);
 equal_by_name!(RowFormat);
+equal_by_name!(FileSetFormat);

@@ -12,8 +12,9 @@ pub const ROOT_ID: &str = "root";
 
 /// Returns whether a file is worth archiving. Files derived from logs are rebuilt from them, and
 /// program output or state is not history.
-fn is_missed(artifact: &Artifact) -> bool {
+fn is_missed(root: &Root, artifact: &Artifact) -> bool {
     match artifact.kind {
+        ArtifactKind::Settings => !root.layout.spec().has_secret_settings,
         ArtifactKind::Index | ArtifactKind::RunLog | ArtifactKind::SessionState => false,
         // A folder's session list lists its logs. The root's list has data that no log has: the
         // directory of each folder, its display name, settings.
@@ -35,7 +36,7 @@ pub(crate) fn is_listed_when_archived(kind: ArtifactKind) -> bool {
 pub(super) fn files_to_archive(root: &Root, inventory: &Inventory) -> FileSet {
     let same = |other: &Root| other.path == root.path && other.layout.name() == root.layout.name();
     let others = inventory.others.iter().filter(|(other, _)| same(other));
-    let missed = others.filter(|(_, file)| is_missed(&file.artifact));
+    let missed = others.filter(|(_, file)| is_missed(root, &file.artifact));
     let missed = missed.filter_map(|(_, file)| {
         let path = file.path.strip_prefix(&root.path).ok()?;
         Some(((path.to_owned(), file.artifact.kind.is_log()), file.id))

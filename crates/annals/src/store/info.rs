@@ -299,10 +299,14 @@ pub(super) fn infer_project(
     )
 }
 
-/// Returns the project directory that contains a root, for layouts with roots inside projects.
+/// Returns the project directory that is a root or contains it, for layouts with roots inside
+/// projects.
 pub(super) fn enclosing_project(root: &super::Root) -> Option<String> {
     let name = root.layout.project_dir()?;
     let dir = std::path::absolute(&root.path).ok()?;
+    if name.is_empty() {
+        return Some(dir.to_str()?.trim_end_matches('/').to_owned());
+    }
     let inside = dir.file_name().is_some_and(|last| last == name);
     let project = dir.parent().filter(|_| inside)?;
     Some(project.to_str()?.to_owned())

@@ -10,6 +10,7 @@
 //! | `Document` | lines that the layout derives from the whole file, in memory | its `stat` |
 //! | `LinesOrDocument` | as `Lines` or as `Document`, by the beginning of the file | its `stat` |
 //! | `Rows` | one line per record of a session in a database, in memory or read on demand (`rows`) | state of the session |
+//! | `Files` | lines that the layout derives from several files, in memory (`file_set`) | its `stat` and those of the others |
 //!
 //! Derived lines have no fixed place in the file: `offset` and `len` of a `Span` count derived bytes,
 //! and [`ReadAt::size`] differs from the length in the [`FileId`]. They may change anywhere when the
@@ -19,19 +20,21 @@
 //! its place. Their paths begin with that of the database, so they are kept apart by everything that
 //! goes by paths.
 
+mod file_set;
 #[cfg(feature = "databases")]
 mod rows;
 #[cfg(not(feature = "databases"))]
 #[path = "record_source/no_rows.rs"]
 mod rows;
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_jsonl::{FileId, FileIdParts, OpenLog, RangeReader, ReadAt};
-use annals_layouts::model::{DocumentFormat, Framing, LinesOrDocument, RowFormat};
+use annals_layouts::model::{Artifact, FilePart, Framing, LinesOrDocument, RowFormat};
 use jiff::Timestamp;
 
 use serde::{Deserialize, Serialize};
@@ -67,9 +70,17 @@ pub(crate) fn open_root_file(root: &Root) -> io::Result<OpenLog> {
 pub(super) fn open_stored(bytes: OpenLog, framing: Framing) -> io::Result<OpenLog> {
     match framing {
         Framing::Lines => Ok(bytes),
-        Framing::Document(format) => derive(bytes, format, MAX_DOCUMENT),
+        Framing::Document(format) => derive(bytes, format.to_lines, MAX_DOCUMENT),
         Framing::LinesOrDocument(format) => open_either(bytes, format),
         Framing::Rows(_) => Err(io::Error::other("a stored copy of a database is not read")),
+        // The other files of the set are not stored with it.
+        Framing::Files(format) => {
+            let to_lines = |bytes: &[u8]| {
+                let path = Path::new("");
+                (format.to_lines)(&[FilePart { path, bytes }])
+            };
+            derive(bytes, to_lines, MAX_DOCUMENT)
+        }
     }
 }
 
@@ -94,6 +105,7 @@ pub(crate) fn identity(path: &Path, framing: Framing, id: FileId) -> FileId {
     match framing {
         Framing::Lines | Framing::Document(_) | Framing::LinesOrDocument(_) => id,
         Framing::Rows(_) => rows::with_wal(path, id),
+        Framing::Files(format) => file_set::with_parts(path, format, id),
     }
 }
 
@@ -121,8 +133,14 @@ impl SharedSource {
     pub(super) fn open(&self, path: &Path, framing: Framing) -> io::Result<OpenLog> {
         match framing {
             Framing::Lines => OpenLog::open(path),
-            Framing::Document(format) => derive(OpenLog::open(path)?, format, MAX_DOCUMENT),
+            Framing::Document(format) => derive(OpenLog::open(path)?, format.to_lines, MAX_DOCUMENT),
             Framing::LinesOrDocument(format) => open_either(OpenLog::open(path)?, format),
+            Framing::Files(format) => {
+                let main = OpenLog::open(path)?;
+                let id = file_set::with_parts(path, format, main.id()?);
+                let lines = file_set::derive(path, main, format)?;
+                Ok(OpenLog::Derived(Arc::new(DerivedLines { id, lines })))
+            }
             Framing::Rows(format) => Ok(OpenLog::Derived(Arc::new(self.0.open(path, format)?))),
         }
     }
@@ -136,7 +154,8 @@ struct ListedSessions {
     sessions: Vec<(String, FileIdParts)>,
 }
 
-/// Puts files for the sessions of a database in its place. An unchanged database is not opened.
+/// Puts files for the sessions of a database in its place, and drops file sets of the same sessions,
+/// which an older version of the program left. An unchanged database is not opened.
 pub(crate) fn split_databases(
     root: &Root,
     files: &mut Vec<RootFile>,
@@ -156,6 +175,17 @@ pub(crate) fn split_databases(
             _ => files.push(file),
         }
     }
+    let ids = |file: &RootFile| {
+        let Artifact { session, agent, .. } = &file.artifact;
+        let agent = agent.as_ref().map(|id| id.as_str().to_owned());
+        agent.or_else(|| Some(session.as_ref()?.as_str().to_owned()))
+    };
+    let rows = files.iter().filter(|file| is_database(file));
+    let rows: HashSet<String> = rows.filter_map(ids).collect();
+    files.retain(|file| {
+        let is_set = matches!(file.artifact.framing, Framing::Files(_));
+        !is_set || ids(file).is_none_or(|id| !rows.contains(&id))
+    });
 }
 
 fn sessions_of_database(
@@ -206,22 +236,30 @@ fn open_either(bytes: OpenLog, format: &LinesOrDocument) -> io::Result<OpenLog> 
     RangeReader::between(&bytes, 0, BEGINNING).read_to_end(&mut beginning)?;
     match (format.is_log)(&beginning) {
         true => Ok(bytes),
-        false => derive(bytes, &format.document, MAX_CHOSEN_DOCUMENT),
+        false => derive(bytes, format.document.to_lines, MAX_CHOSEN_DOCUMENT),
     }
 }
 
 /// Derives the records of a document of at most `limit` bytes.
-fn derive(bytes: OpenLog, format: &DocumentFormat, limit: u64) -> io::Result<OpenLog> {
+fn derive(
+    bytes: OpenLog,
+    to_lines: impl Fn(&[u8]) -> Vec<u8>,
+    limit: u64,
+) -> io::Result<OpenLog> {
     let id = bytes.id()?;
     let mut document = Vec::new();
     let mut reader = RangeReader::between(bytes, 0, limit + 1);
     reader.read_to_end(&mut document)?;
     if document.len() as u64 > limit {
-        let limit = limit >> 20;
-        return Err(io::Error::other(format!("it is larger than {limit} MB")));
+        return Err(too_large(limit));
     }
-    let lines = (format.to_lines)(&document);
+    let lines = to_lines(&document);
     Ok(OpenLog::Derived(Arc::new(DerivedLines { id, lines })))
+}
+
+fn too_large(limit: u64) -> io::Error {
+    let limit = limit >> 20;
+    io::Error::other(format!("it is larger than {limit} MB"))
 }
 
 /// Derived lines in memory.

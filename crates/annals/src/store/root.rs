@@ -332,7 +332,11 @@ impl Root {
         for layout in LAYOUTS {
             let default_roots = layout.roots(env);
             let around = env.cwd.iter().flat_map(|cwd| cwd.ancestors());
-            let around = around.filter_map(|dir| Some(dir.join(layout.project_dir()?)));
+            let around = around.filter_map(|dir| match layout.project_dir()? {
+                // Joining an empty name would add a slash.
+                "" => Some(dir.to_owned()),
+                name => Some(dir.join(name)),
+            });
             let around = around.filter(|dir| !default_roots.contains(dir));
             let around: Vec<PathBuf> = around
                 // Readers report a directory that cannot be read.

@@ -27,6 +27,7 @@ mod orchestrator;
 mod query;
 mod read_only_layouts;
 mod repair;
+mod resumed;
 mod retain;
 mod rows;
 mod search;

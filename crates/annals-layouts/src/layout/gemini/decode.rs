@@ -7,7 +7,7 @@ use crate::layout::entry_outline;
 use crate::layout::usage_fields::{decode_count, decode_time};
 use crate::layout::{Decoded, Decoder, Record};
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Entry, EntryId, FlawKind, ListRow, ListSubject,
+    AgentId, Artifact, ArtifactKind, Block, Body, Entry, EntryId, Fact, FlawKind, ListRow, ListSubject,
     Message, Outline, Role, TitleSource, Usage,
 };
 
@@ -16,6 +16,7 @@ object! {
         "session" => session: Text<'a>,
         "metadata" => metadata: Raw<'a>,
         "messages" => messages: Raw<'a>,
+        "resumes" => resumes: Raw<'a>,
     }
 }
 
@@ -128,6 +129,9 @@ const STATE_SNAPSHOT: &str = "<state_snapshot>";
 /// Line of that message before the list of directories.
 const DIRECTORIES: &str = "**Workspace Directories:**";
 
+/// Kind of the entry at which the program resumes after a rewind.
+const REWIND: &str = "rewind";
+
 /// Decodes the derived lines of a session or sub-agent.
 #[derive(Debug)]
 pub(super) struct MessageDecoder {
@@ -178,7 +182,7 @@ impl MessageDecoder {
                 let (text, source) = (summary.to_owned(), TitleSource::Ai);
                 Entry::new(record.span, Body::Title { text, source })
             }));
-        } else if !line.messages.is_some() {
+        } else if !line.messages.is_some() && !line.resumes.is_some() {
             // A record that the program added later.
             let body = Body::Opaque {
                 kind: None,
@@ -189,6 +193,17 @@ impl MessageDecoder {
         for slot in line.messages.list() {
             let slot: Slot<'_> = slot.parse();
             self.message(&slot, record, &mut entries, faults);
+        }
+        if line.resumes.is_some() {
+            let slot: Slot<'_> = line.resumes.parse();
+            let body = Body::System {
+                subtype: REWIND.to_owned(),
+                text: String::new(),
+            };
+            let mut entry = Entry::new(record.span, body);
+            entry.id = slot.id.non_empty().map(EntryId::new);
+            entry.parent = slot.parent.non_empty().map(EntryId::new);
+            entries.push(entry);
         }
         for entry in &mut entries {
             entry.session = line.session.owned().filter(|_| self.agent.is_none());
@@ -256,9 +271,13 @@ impl MessageDecoder {
 impl Decoder for MessageDecoder {
     fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
         let entries = self.entries(record, out);
-        let outlines = entries
-            .iter()
-            .map(|entry| entry_outline::outline(entry, None));
+        let outlines = entries.iter().map(|entry| {
+            let mut outline = entry_outline::outline(entry, None);
+            if matches!(&entry.body, Body::System { subtype, .. } if subtype == REWIND) {
+                outline.facts.push(Fact::ResumesHere);
+            }
+            outline
+        });
         out.items.extend(outlines);
     }
 

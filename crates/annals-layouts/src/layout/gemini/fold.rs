@@ -4,7 +4,7 @@
 //!
 //! | member | meaning |
 //! |---|---|
-//! | `session` | the session's id, once the file has named it |
+//! | `session` | the session's id |
 //! | `metadata` | metadata of the session that the line sets |
 //! | `messages` | messages that stand first in this line |
 //! | `messages[].id` | id of the message; made from the line number if it has none |
@@ -13,6 +13,7 @@
 //! | `messages[].first` | its first content, if it differs |
 //! | `messages[].results` | id for an entry with the results in `toolCalls`, if no message has them |
 //! | `messages[].spawned` | sub-agent whose work the message reports |
+//! | `resumes` | `id` and `parent` of the entry at which the program resumes, if the newest messages were rewound; in the last line |
 //!
 //! Lines have the numbers that they have in a `.jsonl` file: a line that adds nothing becomes empty.
 //! A line that cannot be parsed is kept as it is, and the decoder reports it.
@@ -29,6 +30,11 @@ pub(super) static PATCHES: DocumentFormat = DocumentFormat {
     to_lines: |bytes| {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        let first = lines.first().map(|line| line.trim_ascii());
+        if first == Some(b"{") {
+            // A document of an older version, under the name of a log.
+            return (DOCUMENT.to_lines)(bytes);
+        }
         Fold::default().lines(&lines)
     },
 };
@@ -222,8 +228,17 @@ impl<'a> Fold<'a> {
             })
             .collect();
         let tools = Tools::new(&self.slots);
+        // Records before the session's own name belong to it too.
+        let mut names = derived.iter().filter_map(|(line, _)| match line {
+            Line::Derived { session, .. } => session.clone(),
+            Line::Kept(_) => None,
+        });
+        let first = names.next();
+        let resumes = self.resumes(&tools);
+        let is_derived = |(line, _): &(Line<'a>, bool)| matches!(line, Line::Derived { .. });
+        let last = derived.iter().rposition(is_derived);
         let mut out = Vec::new();
-        for (line, ends) in &derived {
+        for (number, (line, ends)) in derived.iter().enumerate() {
             match line {
                 Line::Kept(bytes) => push_line(&mut out, bytes),
                 Line::Derived {
@@ -232,8 +247,10 @@ impl<'a> Fold<'a> {
                     slots,
                 } => {
                     let mut members = Vec::new();
-                    if metadata.is_some() || !slots.is_empty() {
-                        members.extend(session.as_ref().map(|id| member("session", &quote(id))));
+                    let resumes = resumes.as_ref().filter(|_| Some(number) == last);
+                    if metadata.is_some() || !slots.is_empty() || resumes.is_some() {
+                        let session = session.as_ref().or(first.as_ref());
+                        members.extend(session.map(|id| member("session", &quote(id))));
                         members.extend(metadata.as_ref().map(|text| member("metadata", text)));
                     }
                     if !slots.is_empty() {
@@ -241,6 +258,7 @@ impl<'a> Fold<'a> {
                         let slots: Vec<String> = slots.collect();
                         members.push(member("messages", &format!("[{}]", slots.join(","))));
                     }
+                    members.extend(resumes.map(|entry| member("resumes", entry)));
                     match members.is_empty() {
                         true => out.push(b'\n'),
                         false => {
@@ -254,6 +272,24 @@ impl<'a> Fold<'a> {
             }
         }
         out
+    }
+
+    /// Returns the entry at which the program resumes if that is not the newest message: what comes
+    /// after it was rewound.
+    fn resumes(&self, tools: &Tools) -> Option<String> {
+        let newest = self.slots.len().checked_sub(1)?;
+        let last = self.current.last().copied();
+        if last == Some(newest) {
+            return None;
+        }
+        let (name, parent) = match last.and_then(|at| Some((at, self.slots.get(at)?))) {
+            Some((at, slot)) => (&*slot.id, Some(tools.results.get(&at).unwrap_or(&slot.id))),
+            None => ("start", None),
+        };
+        let id = member("id", &quote(&format!("{name}-resumed")));
+        let parent = parent.map(|parent| member("parent", &quote(parent)));
+        let members: Vec<String> = std::iter::once(id).chain(parent).collect();
+        Some(format!("{{{}}}", members.join(",")))
     }
 
     /// Applies a line.

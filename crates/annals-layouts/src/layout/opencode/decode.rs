@@ -4,7 +4,7 @@ use crate::json::{Flag, Raw, Text, object};
 use crate::layout::usage_fields::{decode_count, decode_time};
 use crate::layout::{AGENT_SEPARATOR, Decoded, Decoder, Record, entry_outline};
 use crate::model::{
-    AgentId, Artifact, Block, Body, Entry, EntryId, FlawKind, Link, Message, Money, Outline, Role,
+    AgentId, Artifact, Block, Body, Entry, EntryId, Fact, FlawKind, Link, Message, Money, Outline, Role,
     SessionId, Span, TitleSource, Usage,
 };
 
@@ -23,6 +23,8 @@ object! {
         "started" => started: Raw<'a>,
         "data" => data: Raw<'a>,
         "parts" => parts: Raw<'a>,
+        "parent" => parent: Text<'a>,
+        "results" => results: Raw<'a>,
     }
 }
 
@@ -104,6 +106,9 @@ object! {
 /// Beginnings of titles that the program gives to sessions without one.
 const PLACEHOLDERS: [&str; 2] = ["New session - ", "Child session - "];
 
+/// Kind of the entry at which the program resumes a reverted session.
+const REVERT: &str = "revert";
+
 /// Decodes records made from rows.
 #[derive(Debug)]
 pub(super) struct RowDecoder;
@@ -134,6 +139,9 @@ impl Decoder for RowDecoder {
             if found.follows {
                 outline.link = Link::Previous;
             }
+            if matches!(&found.entry.body, Body::System { subtype, .. } if subtype == REVERT) {
+                outline.facts.push(Fact::ResumesHere);
+            }
             out.items.push(outline);
         }
     }
@@ -153,6 +161,7 @@ fn entries<T>(record: &Record<'_>, out: &mut Decoded<T>) -> Vec<RowEntry> {
         flaws.clear();
         let mut found = match row.kind.or_empty() {
             "session" => session(&row, record.span),
+            "revert" => vec![revert(&row, record.span)],
             _ => message(&row, record.span, &mut flaws),
         };
         let Artifact { session, agent, .. } = artifact(row.session.or_empty());
@@ -200,6 +209,23 @@ fn session(row: &Row<'_>, span: Span) -> Vec<RowEntry> {
     });
     let entries = std::iter::once(entry).chain(title);
     entries.map(RowEntry::from).collect()
+}
+
+/// Returns the entry at which the program resumes a reverted session.
+fn revert(row: &Row<'_>, span: Span) -> RowEntry {
+    let body = Body::System {
+        subtype: REVERT.to_owned(),
+        text: String::new(),
+    };
+    let mut entry = Entry::new(span, body);
+    let id = format!("{}-{REVERT}", row.id.or_empty());
+    entry.id = Some(EntryId::new(&id));
+    let has_results = !matches!(row.results.0, None | Some("null" | "0"));
+    entry.parent = row.parent.non_empty().map(|parent| match has_results {
+        true => EntryId::new(&format!("{parent}-results")),
+        false => EntryId::new(parent),
+    });
+    RowEntry::from(entry)
 }
 
 fn message(row: &Row<'_>, span: Span, flaws: &mut Vec<(FlawKind, String)>) -> Vec<RowEntry> {

@@ -1,15 +1,17 @@
 //! The layout of OpenCode, read-only.
 //!
 //! ```text
-//! opencode.db (-wal, -shm)     everything, from version 1.2 on: an SQLite database in WAL mode
-//! storage/, snapshot/, log/ …  not read: file snapshots, outputs, and the store of older versions
+//! opencode.db (-wal, -shm)       everything, from version 1.2 on: an SQLite database in WAL mode
+//! storage/session, message, part sessions of older versions, one JSON file per record (`tree`)
+//! storage/todo/<session>.json    todos of older versions
+//! snapshot/, log/ …              not read: file snapshots and outputs
 //! ```
 //!
 //! Tables that are read (`rows`):
 //!
 //! | table | columns |
 //! |---|---|
-//! | `session` | `id`, `parent_id` (session that a sub-agent works for), `directory`, `title`, `version`, `agent`, `time_created` |
+//! | `session` | `id`, `parent_id` (session that a sub-agent works for), `directory`, `title`, `version`, `agent`, `revert` (JSON with the `messageID` from which on the messages are reverted), `time_created` |
 //! | `message` | `id`, `session_id`, `time_created`, `data` (JSON) |
 //! | `part` | `id`, `message_id`, `data` (JSON) |
 //!
@@ -35,12 +37,14 @@
 
 mod decode;
 mod rows;
+mod tree;
 
 use std::path::{Path, PathBuf};
 
 use crate::model::{AgentId, Artifact, ArtifactKind, EntryKey, Framing, SessionId};
 
 use super::opaque::OpaqueDecoder;
+use super::todos::TodosDecoder;
 use super::{AGENT_SEPARATOR, Decoder, Env, Layout, LayoutChecks, LayoutSpec, Writer, path_parts};
 
 /// The layout of OpenCode.
@@ -72,11 +76,21 @@ impl Layout for OpenCode {
     }
 
     fn matches_root(&self, names: &[&str]) -> bool {
-        names.contains(&DATABASE)
+        const OWN: [&str; 4] = ["snapshot", "log", "tool-output", "auth.json"];
+        let own = names.iter().any(|name| OWN.contains(name));
+        names.contains(&DATABASE) || names.contains(&"storage") && own
     }
 
     fn may_hold_files(&self, path: &Path) -> bool {
-        path.starts_with(DATABASE)
+        match *path_parts(path).unwrap_or_default().as_slice() {
+            [DATABASE, ..] | ["storage"] | ["storage", "session" | "todo"] => true,
+            ["storage", "session", project] => is_name(project),
+            _ => false,
+        }
+    }
+
+    fn may_hold_logs(&self, path: &Path) -> bool {
+        self.may_hold_files(path) && !path.ends_with("todo")
     }
 
     fn classify(&self, path: &Path) -> Option<Artifact> {
@@ -89,6 +103,20 @@ impl Layout for OpenCode {
             }
             [DATABASE, session] => (session, None),
             [DATABASE, session, agent] => (session, Some(agent)),
+            ["storage", "session", project, file] if is_name(project) => {
+                return Some(Artifact {
+                    session: Some(SessionId::new(file.strip_suffix(".json")?).ok()?),
+                    name: Some(project.to_owned()),
+                    framing: Framing::Files(&tree::SESSION),
+                    ..Artifact::new(ArtifactKind::SharedLog)
+                });
+            }
+            ["storage", "todo", file] => {
+                return Some(Artifact {
+                    session: Some(SessionId::new(file.strip_suffix(".json")?).ok()?),
+                    ..Artifact::new(ArtifactKind::Todos)
+                });
+            }
             _ => return None,
         };
         let agent = agent.map(AgentId::new).transpose().ok()?;
@@ -99,8 +127,16 @@ impl Layout for OpenCode {
     fn path_for(&self, artifact: &Artifact) -> PathBuf {
         let path = PathBuf::from(DATABASE);
         let session = artifact.session.as_ref().map(|id| path.join(id.as_str()));
+        let id = artifact.session.as_ref().map(SessionId::as_str);
+        match (artifact.kind, id, &artifact.name) {
+            (ArtifactKind::SharedLog, Some(id), Some(project)) => {
+                return format!("storage/session/{project}/{id}.json").into();
+            }
+            (ArtifactKind::Todos, Some(id), _) => return format!("storage/todo/{id}.json").into(),
+            _ => {}
+        }
         match (artifact.kind, session, &artifact.agent) {
-            (ArtifactKind::SharedLog, _, _) => path,
+            (ArtifactKind::SharedLog, None, _) => path,
             (ArtifactKind::SessionLog, Some(session), _) => session,
             (ArtifactKind::AgentLog, Some(session), Some(agent)) => session.join(agent.as_str()),
             // The layout has no such files.
@@ -114,7 +150,11 @@ impl Layout for OpenCode {
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
         match artifact.kind {
-            kind if kind.is_conversation() => Box::new(decode::RowDecoder),
+            kind if kind.is_conversation() => match artifact.framing {
+                Framing::Files(_) => Box::new(tree::TreeDecoder),
+                _ => Box::new(decode::RowDecoder),
+            },
+            ArtifactKind::Todos => Box::new(TodosDecoder),
             _ => Box::new(OpaqueDecoder),
         }
     }
@@ -160,6 +200,10 @@ fn session_artifact(session: Option<SessionId>, agent: Option<AgentId>) -> Artif
         framing: Framing::Rows(&rows::FORMAT),
         ..Artifact::new(kind)
     }
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains('\0')
 }
 
 impl LayoutChecks for OpenCode {

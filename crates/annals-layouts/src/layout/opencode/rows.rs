@@ -1,6 +1,9 @@
 //! Queries that make one record of each session, and one of each message with its parts.
 //!
-//! A session comes before its messages. A record of a sub-agent names the session at the top and the
+//! A session comes before its messages, and a reverted one has a record after them: its program would
+//! resume before the message that `revert` names. Older databases lack that column; in a subquery the
+//! name then means a column of the query around it, which is empty.
+//!  A record of a sub-agent names the session at the top and the
 //! sub-agent, `SESSION--agent-AGENT`. Values that are not valid JSON become strings.
 //!
 //! The state of a session must not take a scan of its parts: they are nearly all of the database. A
@@ -71,7 +74,10 @@ pub(super) static FORMAT: RowFormat = RowFormat {
     keys: "SELECT kind, row FROM (\
            SELECT 0 AS kind, rowid AS row, 0 AS time, '' AS id FROM session WHERE id = ?1 \
            UNION ALL \
-           SELECT 1, rowid, time_created, id FROM message WHERE session_id = ?1) \
+           SELECT 1, rowid, time_created, id FROM message WHERE session_id = ?1 \
+           UNION ALL \
+           SELECT 2, t.rowid, 0, '' FROM session t WHERE t.id = ?1 AND json_valid(\
+           (SELECT (SELECT revert FROM session WHERE id = ?1) FROM (SELECT NULL AS revert)))) \
            ORDER BY kind, time, id",
     records: &[
         concat!(
@@ -95,6 +101,18 @@ pub(super) static FORMAT: RowFormat = RowFormat {
             json!("p.data"),
             ") AS part FROM part p WHERE p.message_id = m.id ORDER BY p.id))))",
             " FROM message m WHERE m.rowid = ?1"
+        ),
+        concat!(
+            "SELECT json_object('type', 'revert', 'session', ",
+            name!("t.id"),
+            ", 'id', CAST(t.id AS TEXT), 'created', CAST(t.time_updated AS INTEGER)",
+            ", 'parent', CAST(m.id AS TEXT), 'results', (SELECT count(*) FROM part p WHERE p.message_id = m.id",
+            " AND json_valid(CAST(p.data AS TEXT)) AND p.data ->> '$.type' = 'tool'",
+            " AND p.data ->> '$.state.status' IN ('completed', 'error')))",
+            " FROM session t LEFT JOIN message r ON r.session_id = t.id AND r.id = json_extract(",
+            "(SELECT (SELECT revert FROM session WHERE id = t.id) FROM (SELECT NULL AS revert)), '$.messageID')",
+            " LEFT JOIN message m ON m.session_id = t.id AND (m.time_created, m.id) < (r.time_created, r.id)",
+            " WHERE t.rowid = ?1 ORDER BY m.time_created DESC, m.id DESC LIMIT 1"
         ),
     ],
 };

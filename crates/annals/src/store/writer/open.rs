@@ -208,16 +208,20 @@ impl SessionFiles {
         match self.is_in_database() {
             false => Ok(()),
             true => Err(Error::refused(format!(
-                "session {} is in a database of its program, which annals does not copy; `annals export` or `annals convert` copies the session",
+                "session {} is in a database or in single files of its program, which annals does not copy; `annals export` or `annals convert` copies the session",
                 self.id
             ))),
         }
     }
 
-    /// Returns whether its log is part of a database.
+    /// Returns whether its log is part of a database, or is spread over files of single messages.
     pub(crate) fn is_in_database(&self) -> bool {
         let mut logs = self.logs();
-        logs.any(|file| matches!(file.artifact.framing, Framing::Rows(_)))
+        logs.any(|file| match file.artifact.framing {
+            Framing::Rows(_) => true,
+            Framing::Files(format) => !format.is_whole,
+            Framing::Lines | Framing::Document(_) | Framing::LinesOrDocument(_) => false,
+        })
     }
 
     /// Fails with [`Error::Live`] if another program is writing to the session right now, and with

@@ -131,3 +131,37 @@ fn rows_written_to_the_wal_are_reported() {
     assert_eq!(text(&later.entry), "two, and more");
     assert!(later.updated);
 }
+
+/// The text of a reply may be in another file than the one that the program touches last.
+#[test]
+fn session_in_several_files_reports_new_messages() {
+    let copy = support::case("1.0-s08-errors").copy();
+    let session = "d9fcec52-e511-4afd-9e26-63bc5b6cd7bb";
+    let log = copy.root.path.join("session-state").join(session);
+    let feed = follow(&copy.store());
+    append(
+        &log.join("events.jsonl"),
+        "{\"type\":\"user.message\",\"data\":{\"content\":\"one\"},\"id\":\"e1\",\"timestamp\":\"2030-01-01T00:00:00.000Z\"}\n",
+    );
+    let fresh = feed.fresh();
+    assert_eq!(text(&fresh.entry), "one");
+    assert_eq!(fresh.session.as_str(), session);
+
+    let copy = support::case("1.1-s01-qa").copy();
+    let storage = copy.root.path.join("storage");
+    let session = "ses_e1b62bad0ffeWuLee7D6YOr4nm";
+    let feed = follow(&copy.store());
+    let write = |path: &str, text: &str| {
+        let path = storage.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let message = "{\"id\":\"msg_zz\",\"role\":\"user\",\"time\":{\"created\":1900000000000}}";
+    write(&format!("message/{session}/msg_zz.json"), message);
+    write("part/msg_zz/prt_zz.json", "{\"type\":\"text\",\"text\":\"new\"}");
+    // The program writes the file of the session after each change.
+    let file = format!("session/global/{session}.json");
+    let text_of_session = fs::read_to_string(storage.join(&file)).unwrap();
+    write(&file, &text_of_session.replace("\"updated\": ", "\"updated\": 1"));
+    assert_eq!(text(&feed.fresh().entry), "new");
+}
