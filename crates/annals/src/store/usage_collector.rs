@@ -524,8 +524,8 @@ impl Costs<'_> {
     ///
     /// With an index, this is fast enough for frequent polling: it reads the logs of that session and
     /// all logs with charges since then, and detects new logs by the mtimes of the directories in
-    /// which they would appear. All files are checked once per [`max_age`](RecentQuery::max_age), by
-    /// this method or by [`ledger`](Self::ledger). Until then two things may be missing: appends to a
+    /// which they would appear. After five minutes all files are checked again, by this method or by
+    /// [`ledger`](Self::ledger). Until then two things may be missing: appends to a
     /// log of another session without charges since then, and logs in directories that had none at
     /// the last check.
     pub fn recent(&self, query: &RecentQuery<'_>) -> (LedgerWithSession, Vec<Error>) {

@@ -75,7 +75,13 @@ impl Weight {
             }
         }
         let (front, back) = (clusters[..head].concat(), clusters[tail..].concat());
-        format!("{}{GAP}{}", front.trim_end(), back.trim_start())
+        // Next to a gap of the text itself there is no second one.
+        let is_gap = |c: char| c.is_whitespace() || GAP.contains(c);
+        let (front, back) = (
+            front.trim_end_matches(is_gap),
+            back.trim_start_matches(is_gap),
+        );
+        format!("{front}{GAP}{back}")
     }
 }
 
@@ -109,5 +115,10 @@ mod tests {
         assert_eq!(Weight::Plain.cut("short", 12.0, 120.0), "short");
         assert_eq!(Weight::Plain.cut("whatever", 12.0, 0.0), "…");
         assert_eq!(Weight::Plain.cut("語語語語語語", 10.0, 35.0), "語…語");
+        let spelled = "⟨U+65E5 672C … 30C6 30E0⟩-dashboard-of-the-harbor";
+        for max in 100..300 {
+            let cut = Weight::Plain.cut(spelled, 13.0, f64::from(max));
+            assert!(!cut.contains("……") && !cut.contains("… …"), "{cut}");
+        }
     }
 }
