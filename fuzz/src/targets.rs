@@ -4,6 +4,7 @@
 //! stable compiler that feeds each of them some thousands of damaged seeds. They see the library as
 //! any embedder does. Each asserts more than the absence of a panic where there is more to say.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,9 @@ use std::sync::OnceLock;
 
 use annals::archive::{Archive, CompressedFile, RestoreOutcome};
 use annals::cost::{LogCharges, Prices};
+use annals::convert::ExportSource;
 use annals::export::{
-    ExportFile, ExportOptions, ExportPart, Exporter, Format, Redactor, read_entry, write_entry,
+    ExportOptions, ExportPart, Exporter, Format, Redactor, read_entry, write_entry,
 };
 use annals::jsonl::{LineEnding, ReadAt, Scanner, TailReader};
 use annals::layout::{Decoded, Layout, ListUpdate, Record, RowUpdate, by_name};
@@ -433,18 +435,15 @@ fn entry(data: &[u8]) {
 }
 
 fn archive(data: &[u8]) {
-    let Ok(archive) = ExportFile::read(data, "input") else {
-        return;
-    };
-    if let Ok(contents) = archive.read_contents() {
-        let mut sessions = 0;
-        archive
-            .each_session(|_| {
-                sessions += 1;
-                Ok(())
-            })
-            .unwrap();
-        assert_eq!(sessions, contents.sessions.len());
+    let source = ExportSource::read(data, "input").unwrap();
+    if let Ok(contents) = source.read_contents() {
+        let sessions = Store::new(vec![source.root()]).inventory().sessions;
+        let ids: BTreeSet<&str> = sessions.iter().map(|files| files.id.as_str()).collect();
+        let checked: BTreeSet<&str> = contents.sessions.iter().map(String::as_str).collect();
+        assert!(checked.is_subset(&ids), "{checked:?} {ids:?}");
+        for files in sessions {
+            Session::read(files).unwrap();
+        }
     }
 }
 
@@ -533,7 +532,7 @@ fn session(data: &[u8]) {
                 let scripts = page.to_ascii_lowercase().matches("<script").count();
                 assert!(scripts <= 1, "{scripts} scripts");
             } else if format == Format::Jsonl {
-                let archive = ExportFile::read(page.as_bytes(), "page").unwrap();
+                let archive = ExportSource::read(page.as_bytes(), "page").unwrap();
                 let contents = archive.read_contents().unwrap();
                 assert_eq!(contents.sessions, [session.files.id.as_str()]);
             }

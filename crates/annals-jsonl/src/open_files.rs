@@ -65,9 +65,9 @@ pub fn ensure_not_open<'a>(files: impl IntoIterator<Item = (&'a Path, &'a FileId
 pub(crate) fn find_holder<'a>(
     files: impl IntoIterator<Item = (&'a Path, &'a FileId)>,
 ) -> Option<(&'a Path, OpenFileHolder)> {
-    let mut open = system::open_for_writing();
+    let scan = OpenFiles::scan();
     let mut files = files.into_iter();
-    files.find_map(|(path, id)| Some((path, open.remove(&(id.dev, id.ino))?)))
+    files.find_map(|(path, id)| Some((path, scan.open.get(&(id.dev, id.ino))?.clone())))
 }
 
 /// Files that were open for writing, by device and inode.
@@ -76,16 +76,24 @@ struct OpenFiles {
     until: Instant,
 }
 
+thread_local! {
+    static LAST: RefCell<Option<Rc<OpenFiles>>> = const { RefCell::new(None) };
+}
+
 impl OpenFiles {
+    /// Returns the last scan of this thread, or a new one.
     fn current() -> Rc<Self> {
-        thread_local! {
-            static LAST: RefCell<Option<Rc<OpenFiles>>> = const { RefCell::new(None) };
-        }
         let begun = Instant::now();
         if let Some(last) = LAST.take().filter(|last| begun < last.until) {
             LAST.set(Some(Rc::clone(&last)));
             return last;
         }
+        OpenFiles::scan()
+    }
+
+    /// Scans all processes.
+    fn scan() -> Rc<Self> {
+        let begun = Instant::now();
         let open = system::open_for_writing();
         let took = begun.elapsed().min(Duration::from_secs(1));
         let look = Rc::new(OpenFiles {

@@ -17,15 +17,16 @@ mod later_changes;
 mod links;
 mod origin;
 mod other_files;
+mod project_dirs;
 mod restore;
 mod restore_filter;
 mod source;
 mod summary;
+mod target_ids;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use jiff::tz::TimeZone;
 use rayon::prelude::*;
@@ -33,7 +34,7 @@ use rayon::prelude::*;
 use crate::archive::Archive;
 use crate::error::{Error, Result};
 use crate::store::{
-    FolderHints, Inventory, Root, RootFile, Session, SessionFiles, update_session_lists,
+    Inventory, Root, RootFile, Session, SessionFiles, update_session_lists,
 };
 use annals_jsonl as jsonl;
 use annals_jsonl::removal_name::is_removed;
@@ -44,8 +45,10 @@ use crate::store::staging::{self, PendingFile, StagingDir};
 use archived::ArchivedOnly;
 use encode::{SessionPart, Target};
 use origin::Header;
+use project_dirs::ProjectDirs;
 use restore::SharedLines;
 use restore_filter::RestoreFilter;
+use target_ids::TargetIds;
 
 pub use import::{ExportContents, ExportSource, ImportOptions, Imported, Importer};
 
@@ -745,43 +748,6 @@ fn shared_record_counts(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
     there
 }
 
-/// Session ids in the target. Two sessions with the same id, in different folders of the source,
-/// may get the same folder there.
-struct TargetIds {
-    /// Number of each session that repeats an id (2, 3 and so on), by the path of its log.
-    duplicates: HashMap<PathBuf, usize>,
-    /// Other ids for sessions.
-    new_ids: HashMap<SessionId, String>,
-}
-
-impl TargetIds {
-    fn new(sessions: &[SessionFiles]) -> Self {
-        let mut counts: HashMap<&SessionId, usize> = HashMap::new();
-        let mut twins = HashMap::new();
-        for files in sessions {
-            let count = counts.entry(&files.id).or_default();
-            *count += 1;
-            if *count > 1 {
-                twins.insert(files.main_path().to_owned(), *count);
-            }
-        }
-        TargetIds {
-            duplicates: twins,
-            new_ids: HashMap::new(),
-        }
-    }
-
-    fn target_id(&self, files: &SessionFiles) -> String {
-        if let Some(id) = self.new_ids.get(&files.id) {
-            return id.clone();
-        }
-        match self.duplicates.get(files.main_path()) {
-            Some(number) => format!("{}-{number}", files.id),
-            None => files.id.to_string(),
-        }
-    }
-}
-
 /// Returns whether the target's layout stores several sessions in one log.
 fn uses_shared_logs(writer: &dyn Writer, target: &Target<'_>) -> bool {
     let mut fresh = String::new;
@@ -795,44 +761,6 @@ fn uses_shared_logs(writer: &dyn Writer, target: &Target<'_>) -> bool {
     let new = id.map(|id| annals_layouts::layout::NewSession::new(id, "/"));
     let artifact = new.and_then(|new| writer.new_session_log(&new, &mut stamp));
     artifact.is_ok_and(|artifact| artifact.kind == ArtifactKind::SharedLog)
-}
-
-/// Project directories that sessions take from other sessions in their folder.
-struct ProjectDirs<'a> {
-    folders: HashMap<FolderKey, Vec<&'a SessionFiles>>,
-    known: Mutex<HashMap<FolderKey, Option<String>>>,
-}
-
-type FolderKey = (PathBuf, Option<String>);
-
-fn folder_key(files: &SessionFiles) -> FolderKey {
-    (files.root.path.clone(), files.folder().map(str::to_owned))
-}
-
-impl<'a> ProjectDirs<'a> {
-    fn new(sessions: &'a [SessionFiles]) -> Self {
-        let mut folders: HashMap<FolderKey, Vec<&SessionFiles>> = HashMap::new();
-        for files in sessions {
-            folders.entry(folder_key(files)).or_default().push(files);
-        }
-        ProjectDirs {
-            folders,
-            known: Mutex::default(),
-        }
-    }
-
-    fn fill_in(&self, session: &mut Session) {
-        if !session.directories().is_empty() {
-            return;
-        }
-        let place = folder_key(&session.files);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let home = known.entry(place.clone()).or_insert_with(|| {
-            let folder = self.folders.get(&place).into_iter().flatten().copied();
-            FolderHints::new(folder).directory(&session.files)
-        });
-        session.folder_directory.clone_from(home);
-    }
 }
 
 fn resolve_path(path: &Path) -> PathBuf {

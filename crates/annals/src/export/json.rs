@@ -231,7 +231,7 @@ impl<'a> JsonWriter<'a> {
             let place: (u16, Span) = (outline.volume, outline.span);
             let row = match record.filter(|_| with_records) {
                 Some(_) if last.replace(place) == Some(place) => row.of_same_record(),
-                Some(record) => row.with_record(record),
+                Some(record) => row.with_record(record, outline.span.offset),
                 None => row,
             };
             self.write_row(row).map_err(write_error)?;
@@ -268,7 +268,13 @@ impl<'a> JsonWriter<'a> {
         }
         for (file, scan) in session.files.notes().zip(&session.note_logs) {
             let all: Vec<usize> = (0..scan.outlines.len()).collect();
-            session.each_entry_of_file(file, scan, &all, |entry| write(entry).map(|()| true))?;
+            session.each_entry_of_file(file, scan, &all, |entry| {
+                // Headers: nothing of them is known.
+                if !matches!(entry.body, Body::Opaque { .. }) {
+                    write(entry)?;
+                }
+                Ok(true)
+            })?;
         }
         Ok(())
     }

@@ -112,7 +112,7 @@ fn line_entries(text: &str, span: Span) -> Result<Vec<ExportedEntry>, String> {
 fn session_entries(head: SessionHead, span: Span) -> Vec<ExportedEntry> {
     let kind = Some("session".to_owned());
     let mut first = Entry::new(span, Body::Opaque { kind, flaw: None });
-    first.time = head.started;
+    first.time = head.started.or(head.updated);
     first.context.cwd = head.project;
     let mut found = vec![ExportedEntry::from(first)];
     for list in head.todos {

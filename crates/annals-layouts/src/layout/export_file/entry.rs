@@ -105,6 +105,7 @@ members! {
         members: BTreeMap<Text<'a>, Cow<'a, RawValue>>,
         record: Cow<'a, RawValue>,
         record_text: Text<'a>,
+        offset: u64,
         same_record: bool,
         repeated_id: bool,
         recorded_cost: Text<'a>,
@@ -116,8 +117,8 @@ members! {
 pub enum ExportedRecord {
     /// The export does not have it.
     None,
-    /// Its text.
-    Text(String),
+    /// Its text, and its offset in the log.
+    Text(String, u64),
     /// It is the record of the entry before this one.
     Continued,
 }
@@ -225,10 +226,12 @@ impl<'a> EntryJson<'a> {
         self.repeated_id == Some(true)
     }
 
-    /// Adds the record of the entry. Bytes that are not UTF-8 are left out.
-    pub fn with_record(mut self, record: &'a [u8]) -> Self {
+    /// Adds the record of the entry and its offset in the log, from which a layout may make ids. Bytes
+    /// that are not UTF-8 are left out.
+    pub fn with_record(mut self, record: &'a [u8], offset: u64) -> Self {
         if let Ok(text) = std::str::from_utf8(record) {
             (self.record, self.record_text) = raw(text);
+            self.offset = Some(offset);
         }
         self
     }
@@ -244,7 +247,7 @@ impl<'a> EntryJson<'a> {
         let text = self.record_text.take().map(Cow::into_owned);
         let record = self.record.take();
         match record.map(|record| record.get().to_owned()).or(text) {
-            Some(record) => ExportedRecord::Text(record),
+            Some(record) => ExportedRecord::Text(record, self.offset.unwrap_or_default()),
             None if self.same_record == Some(true) => ExportedRecord::Continued,
             None => ExportedRecord::None,
         }

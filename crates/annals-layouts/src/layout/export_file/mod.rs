@@ -18,7 +18,7 @@
 //! of the main log; todos are in the line of the session.
 //!
 //! The member `record` of an entry is its record as it was in the log, so that an import into the
-//! same layout can write the same bytes. Of several entries from one record, the first has it, and the
+//! same layout can write the same bytes; `offset` is its offset there. Of several entries from one record, the first has it, and the
 //! others have `same_record`.
 
 mod decode;

@@ -60,10 +60,14 @@ impl ExportedRecords {
                 let next = self.rest.pop_front()?;
                 self.is_same(next, entry).then(Vec::new)
             }
-            ExportedRecord::Text(record) => {
+            ExportedRecord::Text(record, offset) => {
                 let mut decoded = Decoded::default();
                 let whole = Record {
-                    span: Span::default(),
+                    span: Span {
+                        offset,
+                        len: record.len() as u64 + 1,
+                        line: 0,
+                    },
                     bytes: record.as_bytes(),
                     terminated: true,
                     oversize: false,

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::store::{Root, record_source};
 use annals_jsonl::{OpenLog, RangeReader, Scanner};
 use annals_layouts::json::describe_json_error;
-use annals_layouts::layout::ExportFile;
+use annals_layouts::layout::{AGENT_SEPARATOR, ExportFile};
 use annals_layouts::layout::export_file::{ExportLine, ExportProblem, is_export, parse_line};
 use annals_layouts::model::{AgentId, SessionId};
 
@@ -123,7 +123,7 @@ struct Check {
 impl Check {
     fn add_line(&mut self, bytes: &[u8]) -> std::result::Result<(), String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
-        let text = text.trim_start_matches('\u{feff}').trim();
+        let text = text.trim();
         if text.is_empty() {
             return Ok(());
         }
@@ -132,6 +132,9 @@ impl Check {
             ExportLine::Session(head) => {
                 (self.logs, self.entries) = (1, 0);
                 SessionId::new(&head.id).map_err(|error| error.to_string())?;
+                if head.id.contains(AGENT_SEPARATOR) {
+                    return Err(format!("the id {} is that of a sub-agent", head.id));
+                }
                 if self.contents.sessions.contains(&head.id) {
                     let id = head.id;
                     return Err(format!("the export contains session {id} twice"));

@@ -42,32 +42,6 @@ fn open_or_create_reports_why_it_failed() {
 }
 
 #[test]
-fn created_session_has_planned_id() {
-    let now: Timestamp = "2026-03-26T01:32:20.418Z".parse().unwrap();
-    let layouts = annals_layouts::layout::LAYOUTS.iter();
-    for layout in layouts.filter(|layout| layout.writer().is_some()) {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(layout.name(), dir.path()).unwrap();
-        let store = Store::new(vec![root.clone()]);
-        let id = SessionId::new("aaaaaaaa-0000-4000-8000-000000000000").unwrap();
-        let new = NewSession::new(id, "/home/dev/w");
-        let named = store.planned_id(&root, &new, Some(now)).unwrap();
-        let options = WriteOptions {
-            now: Some(now),
-            durability: Durability::Os,
-            ..WriteOptions::default()
-        };
-        let writer = store.create(&root, &new, options).unwrap();
-        writer
-            .append(annals_layouts::model::Draft::user("hi"))
-            .unwrap();
-        drop(writer);
-        let sessions = store.inventory().sessions;
-        assert_eq!(sessions[0].id, named, "{}", layout.name());
-    }
-}
-
-#[test]
 fn many_records_end_at_the_current_time() {
     let layouts = annals_layouts::layout::LAYOUTS.iter();
     for layout in layouts.filter(|layout| layout.writer().is_some()) {
