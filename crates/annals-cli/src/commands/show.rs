@@ -75,7 +75,7 @@ pub(crate) struct ShowArgs {
     period: Period,
     /// Every record of the log in file order: all branches, and records of the agent program; with a
     /// message, every record that leads to it
-    #[arg(long, short)]
+    #[arg(long)]
     all: bool,
     /// Show tool results in full
     #[arg(long, short)]

@@ -368,10 +368,11 @@ fn conversion_to_claude_code_keeps_the_conversation() {
     for (layout, fixture, messages) in [
         ("gemini", "patches-rewind", 14),
         ("opencode", "made-sub-agent", 6),
-        ("opencode", "1.1-s01-qa", 6),
-        ("copilot", "1.0-s01-qa", 7),
-        ("qwen", "0.24-s02-tools", 10),
-        ("cline", "3.0-s01-qa", 2),
+        // Claude Code has one line per block of a reply.
+        ("opencode", "1.1-s01-qa", 7),
+        ("copilot", "1.0-s01-qa", 8),
+        ("qwen", "0.24-s02-tools", 15),
+        ("cline", "3.0-s01-qa", 3),
     ] {
         let stage = Stage::with_fixture_of(layout, fixture).without_notes();
         let from = format!("{layout}:{}", stage.root.display());

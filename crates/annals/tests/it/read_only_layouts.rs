@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use annals::cost::{PriceMode, Prices};
 use annals::layout::{LAYOUTS, NewSession};
 use annals::model::{Body, SessionId, Usage};
 use annals::search::{Dialect, Query};
@@ -286,6 +287,26 @@ fn each_response_of_made_roots_is_charged_once() {
         ("opencode", "made-files", [2, 10, 3, 3 + 2]),
     ] {
         assert_eq!(charged(layout, name), expected, "{layout} {name}");
+    }
+}
+
+/// Sums of the ledgers, with the list prices of a million tokens: input, cache reads, output.
+#[test]
+fn recordings_of_other_vendors_are_priced() {
+    let prices = Prices::built_in();
+    for (name, tokens, list) in [
+        ("0.166-s02-tools", [10159.0, 30471.0, 127.0], [2.5, 0.25, 15.0]),
+        ("patches-tools", [12191.0, 36567.0, 175.0], [1.25, 0.125, 10.0]),
+    ] {
+        let ledger = Store::new(vec![case(name).root()]).costs().ledger(&|_, _| {}).0;
+        let costs = ledger.charges.iter();
+        let costs = costs.map(|charge| prices.cost(charge, PriceMode::Tokens).unwrap().dollars());
+        let expected: f64 = tokens.iter().zip(list).map(|(count, price)| count * price / 1e6).sum();
+        let sum: f64 = costs.sum();
+        assert!((sum - expected).abs() < 1e-9, "{name}: {sum}, not {expected}");
+    }
+    for model in ["openai/gpt-5.4", "gpt-5-codex", "gemini-2.5-pro", "qwen3-coder-plus"] {
+        assert!(prices.find(model).is_some(), "{model}");
     }
 }
 
