@@ -24,7 +24,8 @@ use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use self::environment::{environment, is_not_found, variable};
+pub(crate) use self::environment::environment;
+use self::environment::{is_not_found, variable};
 use self::problems::Problems;
 use crate::cli::Global;
 use crate::config::Config;

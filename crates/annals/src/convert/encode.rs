@@ -25,6 +25,7 @@ use annals_layouts::model::{
     AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, EntryKey, ListSubject, Members,
     Outline, SessionId, TitleSource, Usage,
 };
+use annals_layouts::tree::Tree;
 
 use self::agent::agent_purpose;
 
@@ -88,6 +89,7 @@ pub(super) fn session(
     work.titles()?;
     work.todos()?;
     work.documents()?;
+    work.return_to_leaf()?;
     work.finish()
 }
 
@@ -103,6 +105,8 @@ struct TargetLog {
     last: HashMap<Option<Option<AgentId>>, EntryId>,
     /// The reply that the next entry may continue.
     reply: OpenReply,
+    /// The entries that are resumed, by outline index, in layouts without branches.
+    resumed: Option<HashSet<usize>>,
 }
 
 impl TargetLog {
@@ -144,6 +148,10 @@ struct SessionEncoder<'a> {
     title: Option<String>,
     /// Session list update of each log.
     rows: HashMap<Artifact, RowUpdate>,
+    /// Ids of the entries of the main log in the target, by outline index.
+    written: HashMap<usize, EntryId>,
+    /// The last line of the main log in the target.
+    last_line: Option<EntryId>,
 }
 
 enum OutputLog {
@@ -186,6 +194,8 @@ impl<'a> SessionEncoder<'a> {
             counts: Counts::default(),
             title: None,
             rows: HashMap::new(),
+            written: HashMap::new(),
+            last_line: None,
         };
         let artifact =
             work.with_context(started, |stamp| target.writer.new_session_log(&new, stamp))?;
@@ -349,6 +359,32 @@ impl<'a> SessionEncoder<'a> {
         logs.chain(notes).chain(others).collect()
     }
 
+    /// Ends the main log with a line of the conversation that is resumed, in layouts whose program
+    /// resumes at the last line.
+    fn return_to_leaf(&mut self) -> Result<()> {
+        if !self.target.writer.resumes_at_last_line() {
+            return Ok(());
+        }
+        let path = match self.part {
+            SessionPart::Path(path) => {
+                let mut path: Vec<usize> = path.iter().copied().collect();
+                path.sort_unstable();
+                Some(path)
+            }
+            SessionPart::Whole => self.session.tree().and_then(Tree::resumed_path),
+        };
+        let mut path = path.unwrap_or_default().into_iter().rev();
+        let leaf = path.find_map(|at| self.written.get(&at).cloned());
+        let Some(leaf) = leaf.filter(|leaf| self.last_line.as_ref() != Some(leaf)) else {
+            return Ok(());
+        };
+        let now = self.head.time.unwrap_or(self.started);
+        let draft = Draft::new(Body::Resume { leaf }).with_time(now);
+        let head = self.head.clone();
+        let plan = self.plan(&head, &Change::Append(vec![draft]), now)?;
+        self.write_edits(plan.edits, GENERATED)
+    }
+
     fn convert_logs(&mut self) -> Result<()> {
         let session = self.session;
         let mut number = 0;
@@ -359,6 +395,7 @@ impl<'a> SessionEncoder<'a> {
                 last: HashMap::new(),
                 reply: OpenReply::default(),
                 pending_usage: None,
+                resumed: self.resumed_entries(at),
             };
             if file.artifact.is_agent_log() {
                 if !self.wants_agent(at) {
@@ -377,6 +414,18 @@ impl<'a> SessionEncoder<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the entries of a log that are resumed, if the target has no branches.
+    fn resumed_entries(&self, log: usize) -> Option<HashSet<usize>> {
+        if !self.target.writer.is_linear() {
+            return None;
+        }
+        let whole = || self.session.trees.get(log)?.resumed_path();
+        match self.part {
+            SessionPart::Path(path) if log == 0 => Some((*path).clone()),
+            _ => whole().map(|path| path.into_iter().collect()),
+        }
     }
 
     /// Converts the lines of one volume.
@@ -475,6 +524,9 @@ impl<'a> SessionEncoder<'a> {
         pen.head.leaf = parent.as_ref().map(fitting);
         pen.head.continues = continues.as_ref().map(fitting);
         pen.head.last_message = pen.last.get(&aside).cloned();
+        let resumed = pen.resumed.as_ref();
+        pen.head.is_aside =
+            resumed.is_some_and(|resumed| !at.is_some_and(|at| resumed.contains(&at)));
         pen.head.set_context(entry.context);
         let (members, unknown): (Members, Members) = entry
             .members
@@ -520,6 +572,12 @@ impl<'a> SessionEncoder<'a> {
         };
         if chained && let Some(last) = plan.added.last() {
             pen.last.insert(aside, last.clone());
+        }
+        if pen.head.agent.is_none()
+            && let Some(last) = plan.added.last()
+        {
+            self.last_line = Some(last.clone());
+            self.written.extend(at.zip(Some(last.clone())));
         }
         if chained {
             pen.reply.wrote(plan.added.last().cloned(), response);

@@ -25,6 +25,7 @@ mod rows;
 mod rows;
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -182,6 +183,21 @@ fn sessions_of_database(
     let mut sessions: Vec<RootFile> = sessions.collect();
     sessions.sort_by(|one, other| one.path.as_os_str().cmp(other.path.as_os_str()));
     Ok(sessions)
+}
+
+/// Derives the records of the first `len` bytes of an open document.
+pub(super) fn derive_beginning(
+    file: &File,
+    len: u64,
+    format: &DocumentFormat,
+) -> io::Result<OpenLog> {
+    let id = FileId::from(&file.metadata()?);
+    if len > MAX_DOCUMENT {
+        let limit = MAX_DOCUMENT >> 20;
+        return Err(io::Error::other(format!("it is larger than {limit} MB")));
+    }
+    let lines = (format.to_lines)(&annals_jsonl::read_span(file, 0, len)?);
+    Ok(OpenLog::Derived(Arc::new(DerivedLines { id, lines })))
 }
 
 /// Derives the records of a document.

@@ -1,4 +1,4 @@
-//! Layouts that are read but not written: Gemini CLI, OpenCode, Codex and pi.
+//! Layouts of programs whose logs are not logs of lines, or that are read but not written.
 
 use annals::layout::{LAYOUTS, NewSession};
 use annals::model::{Block, Body, Role, SessionId, Usage};

@@ -20,6 +20,7 @@ impl SessionEncoder<'_> {
             last: HashMap::new(),
             reply: OpenReply::default(),
             pending_usage: None,
+            resumed: None,
         };
         let links = Links::new(&[]);
         for (at, file) in session.files.notes().enumerate() {
@@ -42,6 +43,7 @@ impl SessionEncoder<'_> {
         match self.plan(&head, &Change::Append(vec![draft]), now) {
             Ok(plan) => {
                 self.title = plan.title.or(self.title.take());
+                self.last_line = plan.added.last().cloned().or(self.last_line.take());
                 self.write_edits(plan.edits, GENERATED)
             }
             Err(error) if error.is_refusal() => Ok(()),
