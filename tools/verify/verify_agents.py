@@ -80,7 +80,9 @@ def canonical(messages):
     """Returns comparable messages: without reasoning, texts of one role joined, calls as JSON."""
     found = []
     for role, kind, text in messages or []:
-        text = without_noise(text)
+        # The private home directory, and what pi puts around a summary.
+        text = re.sub(r"/tmp/agent-oracle-\w+/home", "/home/dev", without_noise(text))
+        text = re.sub(r"The conversation history before this point was compacted into the following summary:\s*<summary>(.*?)</summary>", r"\1", text, flags=re.S)
         if kind == "think" or (kind == "text" and not text):
             continue
         if kind == "call":
@@ -102,10 +104,10 @@ def shown(annals, session):
     entries = annals.json("show", session, "--full")["entries"]
     messages = []
     for entry in entries:
+        if entry["kind"] == "compaction":
+            messages = []
         if entry["kind"] != "message" or entry.get("role") not in ("user", "assistant") or entry.get("api_error"):
             continue
-        if entry.get("compact_summary"):
-            messages = []
         for block in entry["blocks"]:
             kind = block["kind"]
             if kind == "text":
@@ -225,7 +227,7 @@ def case_repair(case):
 
 def case_compact(case):
     session = new(case.annals)
-    case.annals.run("compact", session, "what was said")
+    case.annals.run("compact", session, "--summary", "what was said")
     append(case.annals, session, MORE)
     yield "compaction", session, shown(case.annals, session)
 

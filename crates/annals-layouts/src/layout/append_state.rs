@@ -47,6 +47,10 @@ pub struct AppendState {
     pub prompt: Option<String>,
     /// The next entries are in a branch that is not resumed, in layouts whose program has no branches.
     pub is_aside: bool,
+    /// Blocks of the next reply that are in later entries, in layouts with one record for a reply.
+    pub reply_rest: Vec<Block>,
+    /// Whether the next entry continues a reply whose record has its blocks already.
+    pub continues_reply: bool,
     /// All readers resume at this leaf. If false, a change must write that to the log.
     pub resumes_at_leaf: bool,
     /// Offset of the next record in the log file.
@@ -89,6 +93,8 @@ impl AppendState {
             version: None,
             prompt: None,
             is_aside: false,
+            reply_rest: Vec::new(),
+            continues_reply: false,
             resumes_at_leaf: true,
             end: 0,
             last_record_is_own: false,

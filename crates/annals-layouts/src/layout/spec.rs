@@ -250,6 +250,9 @@ pub struct WriterSpec {
     pub results_name_tools: bool,
     /// Whether the layout's program resumes at the last line of a log, whatever its type and time.
     pub resumes_at_last_line: bool,
+    /// Whether a reply is one record: the program takes further ones for replies of their own, and misses
+    /// the results of the calls before them.
+    pub has_whole_replies: bool,
     /// Whether the layout's program sends all records in file order, so that a session has one branch.
     /// Other branches of a converted session are in records that the program skips.
     pub is_linear: bool,
@@ -266,6 +269,7 @@ impl WriterSpec {
         needs_rising_times: false,
         results_name_tools: false,
         resumes_at_last_line: false,
+        has_whole_replies: false,
         is_linear: false,
     };
 }
@@ -344,6 +348,11 @@ impl<'a> dyn Writer + 'a {
     /// See [`WriterSpec::resumes_at_last_line`].
     pub fn resumes_at_last_line(&self) -> bool {
         self.writer_spec().resumes_at_last_line
+    }
+
+    /// See [`WriterSpec::has_whole_replies`].
+    pub fn has_whole_replies(&self) -> bool {
+        self.writer_spec().has_whole_replies
     }
 
     /// See [`WriterSpec::is_linear`].

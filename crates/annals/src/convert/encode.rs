@@ -22,8 +22,8 @@ use annals_layouts::layout::{
     RowUpdate, Writer, is_model,
 };
 use annals_layouts::model::{
-    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, EntryKey, ListSubject, Members,
-    Outline, SessionId, TitleSource, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, EntryKey, Link,
+    ListSubject, Members, Outline, OutlineKind, SessionId, TitleSource, Usage,
 };
 use annals_layouts::tree::Tree;
 
@@ -107,6 +107,17 @@ struct TargetLog {
     reply: OpenReply,
     /// The entries that are resumed, by outline index, in layouts without branches.
     resumed: Option<HashSet<usize>>,
+    /// Replies in several entries, in layouts with one record for a reply.
+    replies: SplitReplies,
+}
+
+/// Replies in several entries, by outline index.
+#[derive(Default)]
+struct SplitReplies {
+    /// Blocks of the later entries, by the first one.
+    rest: HashMap<usize, Vec<Block>>,
+    /// The later entries.
+    later: HashSet<usize>,
 }
 
 impl TargetLog {
@@ -396,6 +407,7 @@ impl<'a> SessionEncoder<'a> {
                 reply: OpenReply::default(),
                 pending_usage: None,
                 resumed: self.resumed_entries(at),
+                replies: self.split_replies(at)?,
             };
             if file.artifact.is_agent_log() {
                 if !self.wants_agent(at) {
@@ -426,6 +438,55 @@ impl<'a> SessionEncoder<'a> {
             SessionPart::Path(path) if log == 0 => Some((*path).clone()),
             _ => whole().map(|path| path.into_iter().collect()),
         }
+    }
+
+    /// Finds the replies of a log that are in several entries and have calls.
+    fn split_replies(&self, log: usize) -> Result<SplitReplies> {
+        let mut replies = SplitReplies::default();
+        let Some(scan) = self.session.logs.get(log) else {
+            return Ok(replies);
+        };
+        if !self.target.writer.has_whole_replies() {
+            return Ok(replies);
+        }
+        let mut run: Vec<usize> = Vec::new();
+        let mut runs = Vec::new();
+        for (at, outline) in scan.outlines.iter().enumerate() {
+            let last = run.last().and_then(|&at| scan.outlines.get(at));
+            let follows = last.is_some_and(|last| {
+                let key = last.key.map(Link::Parent);
+                Some(outline.link) == key && last.sidechain == outline.sidechain
+            });
+            match outline.kind {
+                OutlineKind::Assistant if follows => run.push(at),
+                OutlineKind::Assistant => runs.push(std::mem::replace(&mut run, vec![at])),
+                OutlineKind::Other => {}
+                _ => runs.push(std::mem::take(&mut run)),
+            }
+        }
+        runs.push(run);
+        let has_call = |at: &usize| {
+            let outline = scan.outlines.get(*at);
+            outline.is_some_and(|outline| !outline.calls().is_empty())
+        };
+        runs.retain(|run| run.len() > 1 && run.iter().any(has_call));
+        for run in runs {
+            let Some((first, later)) = run.split_first() else {
+                continue;
+            };
+            let mut rest = Vec::new();
+            self.session.each_entry_of_log(log, later, |entry| {
+                if let Body::Message(message) = entry.body
+                    && !message.api_error
+                {
+                    rest.extend(message.blocks);
+                }
+                Ok(true)
+            })?;
+            replies.rest.insert(*first, rest);
+            replies.later.extend(later);
+        }
+        Ok(replies)
     }
 
     /// Converts the lines of one volume.
@@ -528,6 +589,9 @@ impl<'a> SessionEncoder<'a> {
         pen.head.is_aside =
             resumed.is_some_and(|resumed| !at.is_some_and(|at| resumed.contains(&at)));
         pen.head.set_context(entry.context);
+        let rest = at.and_then(|at| pen.replies.rest.get(&at)).cloned();
+        pen.head.reply_rest = rest.unwrap_or_default();
+        pen.head.continues_reply = at.is_some_and(|at| pen.replies.later.contains(&at));
         let (members, unknown): (Members, Members) = entry
             .members
             .into_iter()

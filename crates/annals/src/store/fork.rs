@@ -11,7 +11,7 @@ use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;
 use annals_layouts::layout::{AppendState, Change, Edit, ForkEdit, ForkParent, NewSession, Writer};
 use annals_layouts::model::{
-    Artifact, ArtifactKind, Body, Draft, EntryId, Fact, Outline, OutlineKind, SessionId,
+    Artifact, ArtifactKind, Body, Draft, EntryId, Fact, Link, Outline, OutlineKind, SessionId,
     TitleSource,
 };
 
@@ -282,14 +282,20 @@ impl<'a> CopiedRecords<'a> {
         let mut parent: Option<&EntryId> = None;
         let end = self.chain.len().saturating_sub(1);
         let mut last_record = None;
+        // Further entries of the record before, which the next one may have as its parent.
+        let mut same_record: Vec<&EntryId> = Vec::new();
         for (number, (at, outline, id)) in self.chain.iter().enumerate() {
             // A record may have several entries, such as a compaction and its summary.
             let place = Some((outline.volume, outline.span));
             if last_record == place {
-                parent = Some(id);
+                same_record.push(id);
                 continue;
             }
             last_record = place;
+            let named = same_record.iter().copied();
+            let named = named.filter(|id| outline.link == Link::Parent(id.key()));
+            parent = named.last().or(parent);
+            same_record.clear();
             let record = reader.full_record(*at)?;
             // A compaction starts a new chain; any other entry has the previous one as its parent.
             let new_parent = match parent {

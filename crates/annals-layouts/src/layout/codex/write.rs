@@ -367,7 +367,7 @@ impl<'a, 'b> LineBuilder<'a, 'b> {
             quoted(if role.is_some() { "subagent" } else { "user" }),
         );
         add("agent_role", role);
-        add("model_provider", quoted("openai"));
+        // Without a `model_provider`, the program takes its current one; it refuses a session of another.
         let branch = head.git_branch.as_deref();
         add(
             "git",

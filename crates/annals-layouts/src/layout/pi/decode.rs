@@ -216,6 +216,12 @@ fn line_entries(line: &Line<'_>, span: Span, fault: &mut Option<String>) -> Vec<
         "custom" if line.custom_type.get() == Some(CUSTOM_TYPE) => {
             match (line.annex.kind.get(), line.data.is_some()) {
                 (Some(MESSAGE), _) => Body::Message(Message::new(Role::System, Vec::new())),
+                (Some("assistant"), _) => {
+                    let mut message = Message::new(Role::Assistant, Vec::new());
+                    let has_usage = line.annex.usage.is_some();
+                    message.response = has_usage.then(|| response_key(line));
+                    Body::Message(message)
+                }
                 (_, true) => annotations::body(line.data),
                 _ => Body::Opaque {
                     kind: line.kind.owned(),

@@ -1,6 +1,8 @@
 //! Writing: one line per entry, each with an id, so that the program follows the chain to its end.
 //!
-//! A message becomes one line, and each tool result of a message a line of its own. What the format
+//! A message becomes one line, and each tool result of a message a line of its own. If a converted
+//! reply has several entries, the line of the first has the blocks of all, and the others are lines
+//! that the program skips. What the format
 //! cannot express is in the member `annals` of the line, which the program ignores. Entries that the
 //! program does not send to the model are `custom` lines with the `customType` `annals`: notes, the
 //! messages of programs, compactions (their summary is a `compaction` line) and the purpose of a
@@ -43,6 +45,7 @@ const VERSION: u64 = 3;
 static SPEC: WriterSpec = WriterSpec {
     draft_members: &[USAGE_MEMBER],
     resumes_at_last_line: true,
+    has_whole_replies: true,
     ..WriterSpec::DEFAULT
 };
 
@@ -456,14 +459,20 @@ impl<'a, 'b> LineBuilder<'a, 'b> {
                     r#"{{"role":"toolResult","toolCallId":{},"toolName":{},"content":{},"isError":{is_error},"timestamp":{}}}"#,
                     json::quote(call),
                     json::quote(tool.as_deref().unwrap_or("unknown")),
-                    content_json(output, false)?,
+                    content_json(output)?,
                     time.as_millisecond()
                 ))
+            }
+            // The line of the first part has its blocks already.
+            (Role::Assistant, _) if self.head.continues_reply => {
+                words.kind = Some(Role::Assistant.as_str());
+                words.model = message.model.as_deref();
+                None
             }
             (Role::Assistant, _) => Some(self.reply_json(message, part, &added, time)?),
             (Role::User, blocks) => Some(format!(
                 r#"{{"role":"user","content":{},"timestamp":{}}}"#,
-                content_json(blocks, false)?,
+                content_json(blocks)?,
                 time.as_millisecond()
             )),
             // The program makes these messages itself.
@@ -537,8 +546,8 @@ impl<'a, 'b> LineBuilder<'a, 'b> {
             .filter(|model| is_model(model))
             .unwrap_or(UNKNOWN_MODEL);
         let (api, provider) = api_of(model);
-        let calls = part
-            .blocks
+        let blocks = [&part.blocks[..], &self.head.reply_rest].concat();
+        let calls = blocks
             .iter()
             .any(|block| matches!(block, Block::ToolUse { .. }));
         let (stop, error) = match message.stop_reason.as_deref() {
@@ -557,7 +566,7 @@ impl<'a, 'b> LineBuilder<'a, 'b> {
         let total = total.into_iter().fold(0, u64::saturating_add);
         Ok(format!(
             r#"{{"role":"assistant","content":{},"api":"{api}","provider":"{provider}","model":{},"usage":{{"input":{},"output":{},"cacheRead":{},"cacheWrite":{written},{hour}"totalTokens":{total},"cost":{{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0}}}},"stopReason":"{stop}"{error},"timestamp":{}}}"#,
-            content_json(&part.blocks, api == ANTHROPIC)?,
+            content_json(&blocks)?,
             json::quote(model),
             added.input,
             added.output,
@@ -745,23 +754,14 @@ fn parts(blocks: &[Block], role: Role) -> Vec<&[Block]> {
     blocks.chunk_by(alone).collect()
 }
 
-/// Encodes content. What the program cannot read is left out.
-fn content_json(blocks: &[Block], signed: bool) -> Result<String> {
+/// Encodes content. What the program cannot read is left out, and so is reasoning: the program sends
+/// that of another model as text.
+fn content_json(blocks: &[Block]) -> Result<String> {
     let mut parts = Vec::new();
     for block in blocks {
         let quote = |text: &str| json::quote(text);
         parts.push(match block {
             Block::Text(text) => format!(r#"{{"type":"text","text":{}}}"#, quote(text)),
-            Block::Thinking { text, signature } => {
-                let signature = signature.as_deref().filter(|_| signed);
-                let signature = signature
-                    .map(|signature| format!(r#","thinkingSignature":{}"#, quote(signature)));
-                let signature = signature.unwrap_or_default();
-                format!(
-                    r#"{{"type":"thinking","thinking":{}{signature}}}"#,
-                    quote(text)
-                )
-            }
             Block::ToolUse { id, name, input } => format!(
                 r#"{{"type":"toolCall","id":{},"name":{},"arguments":{}}}"#,
                 quote(id),
@@ -776,7 +776,7 @@ fn content_json(blocks: &[Block], signed: bool) -> Result<String> {
                 quote(data),
                 quote(media_type)
             ),
-            Block::ToolResult { .. } | Block::Opaque { .. } => continue,
+            Block::Thinking { .. } | Block::ToolResult { .. } | Block::Opaque { .. } => continue,
         });
     }
     Ok(format!("[{}]", parts.join(",")))

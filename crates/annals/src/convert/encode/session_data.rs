@@ -7,7 +7,9 @@ use crate::store::RootFile;
 use annals_layouts::layout::{Change, OpenReply};
 use annals_layouts::model::{AgentId, ArtifactKind, Body, Draft, TitleSource};
 
-use super::{GENERATED, Links, SessionEncoder, TargetLog, artifact_label, write_whole_file};
+use super::{
+    GENERATED, Links, SessionEncoder, SplitReplies, TargetLog, artifact_label, write_whole_file,
+};
 
 impl SessionEncoder<'_> {
     /// Converts notes that are in logs of their own.
@@ -21,6 +23,7 @@ impl SessionEncoder<'_> {
             reply: OpenReply::default(),
             pending_usage: None,
             resumed: None,
+            replies: SplitReplies::default(),
         };
         let links = Links::new(&[]);
         for (at, file) in session.files.notes().enumerate() {
