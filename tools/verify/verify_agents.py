@@ -40,7 +40,7 @@ RECORDED = {
     ("codex", "0.166.0"): ["0.166-s02-tools", "0.166-s12-tui"],
     ("codex", "0.80.0"): ["0.80-s01-qa", "0.80-s09-unicode"],
     ("pi", "0.87.1"): ["0.87-s02-tools", "0.87-s05-compact", "made-branches"],
-    ("pi", "0.73.1"): ["0.73-s01-qa", "0.73-s09-unicode"],
+    ("pi", "0.73.1"): ["0.73-s01-qa", "0.73-s06-interrupt"],
 }
 # Roots to convert from: layout, fixture. Their sessions ran in WORK.
 SOURCES = [
@@ -102,16 +102,18 @@ def shown(annals, session):
     """Returns the messages that the program must send: those that annals shows, from the last
     compaction on."""
     entries = annals.json("show", session, "--full")["entries"]
-    messages = []
+    messages, summary = [], False
     for entry in entries:
         if entry["kind"] == "compaction":
-            messages = []
+            messages, summary = [], True
         if entry["kind"] != "message" or entry.get("role") not in ("user", "assistant") or entry.get("api_error"):
             continue
+        # The programs send a summary in the user's name.
+        role, summary = "user" if summary else entry["role"], False
         for block in entry["blocks"]:
             kind = block["kind"]
             if kind == "text":
-                messages.append([entry["role"], "text", block["text"]])
+                messages.append([role, "text", block["text"]])
             elif kind == "tool_use":
                 messages.append(["assistant", "call", "%s %s" % (block["name"], json.dumps(block["input"]))])
             elif kind == "tool_result":
@@ -256,7 +258,14 @@ def case_convert(case):
         source = FIXTURES / layout / name
         reader = Annals(case.command, source, layout)
         for session in sorted(found["id"] for found in reader.json("sessions")["sessions"]):
-            wanted = shown(reader, session)
+            if layout in PROGRAMS:
+                # What the program of the source itself would send.
+                store = case.folder / "recorded"
+                shutil.rmtree(store, ignore_errors=True)
+                shutil.copytree(source, store / PROGRAMS[layout][1])
+                wanted = ask(layout, store, session, PROGRAMS[layout][0][0])["messages"]
+            else:
+                wanted = shown(reader, session)
             if not wanted:
                 continue
             shutil.rmtree(case.folder / "source", ignore_errors=True)

@@ -62,12 +62,23 @@ pub(crate) fn run(args: &ResumeArgs, context: &mut Context) -> Result<Outcome> {
     target.refuse_agent()?;
     let session = Session::read(target.files)?;
     let cwd = session.directories().last().map(|cwd| (*cwd).to_owned());
+    let is_dry = args.print || context.json;
+    if let Some(cwd) = cwd
+        .as_deref()
+        .filter(|cwd| !is_dry && !Path::new(cwd).is_dir())
+    {
+        bail!("the directory of the session does not exist: {cwd}; --print prints the command");
+    }
     let own = session.root().layout.name();
     let is_other = args.with.as_deref().is_some_and(|with| with != own);
+    let config = context.config()?;
     let (root, id) = match args.with.as_deref().filter(|_| is_other) {
         Some(with) => {
             let root = target_root(with, context)?;
-            let id = convert_into(&session, &root, args.print || context.json, context)?;
+            if config.resume.get(with).is_none() && annals::layout::resume_command(with).is_none() {
+                bail!("annals knows no program that opens a session of the layout {with}");
+            }
+            let id = convert_into(&session, &root, is_dry, context)?;
             (root, id)
         }
         None => {
@@ -76,7 +87,6 @@ pub(crate) fn run(args: &ResumeArgs, context: &mut Context) -> Result<Outcome> {
         }
     };
     let layout = root.layout.name();
-    let config = context.config()?;
     let template = config.resume.get(layout).map(Vec::as_slice);
     let command = Resume::new(&root, &id, cwd.as_deref(), template, &environment())?;
     if context.json {
@@ -108,12 +118,6 @@ fn start(command: &Resume) -> Result<Outcome> {
     program.args(&command.args);
     program.envs(command.variables.iter().map(|(name, value)| (name, value)));
     if let Some(cwd) = &command.cwd {
-        if !cwd.is_dir() {
-            bail!(
-                "the directory of the session does not exist: {}; --print prints the command",
-                cwd.display()
-            );
-        }
         program.current_dir(cwd);
     }
     // Returns only if the program could not be started.

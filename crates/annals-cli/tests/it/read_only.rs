@@ -97,8 +97,6 @@ fn every_verb_that_writes_is_refused() {
     for (layout, fixture, session) in [
         ("gemini", "patches-rewind", "dd11a24e"),
         ("opencode", "made-sub-agent", "ses_top"),
-        ("codex", "0.80-s01-qa", "01a1e48b"),
-        ("pi", "0.73-s01-qa", "01a1e48f"),
     ] {
         let stage = Stage::with_fixture_of(layout, fixture);
         for args in [
@@ -126,6 +124,56 @@ fn every_verb_that_writes_is_refused() {
             assert_eq!(stage.annals(args).code, 0, "{args:?}");
             assert_eq!(stage.tree(), before, "{args:?}");
         }
+    }
+}
+
+/// The verbs that a read-only layout refuses.
+#[test]
+fn sessions_of_codex_and_pi_are_written() {
+    for (layout, fixture, session) in [
+        ("codex", "0.80-s01-qa", "01a1e48b"),
+        ("pi", "0.73-s01-qa", "01a1e48f"),
+    ] {
+        let stage = Stage::with_fixture_of(layout, fixture).without_notes();
+        stage.annals(&["append", session, "-m", "a zebra"]).fine();
+        stage.annals(&["title", session, "A new title"]).fine();
+        stage.annals(&["tag", session, "urgent"]).fine();
+        stage.annals(&["notes", "add", session, "remember"]).fine();
+        stage.annals(&["todos", "add", session, "first"]).fine();
+        let shown = stage.annals(&["show", session, "--json"]).fine().json();
+        assert_eq!(shown["session"]["title"], "A new title", "{layout}");
+        assert_eq!(shown["session"]["tag"], "urgent", "{layout}");
+        let notes = stage.annals(&["notes", session]).fine();
+        assert!(notes.out.contains("remember"), "{notes}");
+        let todos = stage.annals(&["todos", session]).fine();
+        assert!(todos.out.contains("first"), "{todos}");
+        let compact = ["compact", session, "--summary", "a summary"];
+        stage.annals(&compact).fine();
+        let fork = stage.annals(&["fork", session, "--json"]).fine().json();
+        let fork = fork["session"].as_str().unwrap();
+        let shown = stage.annals(&["show", fork]).fine();
+        assert!(shown.out.contains("a zebra"), "{layout}: {shown}");
+        assert_eq!(stage.annals(&["check"]).code, 0, "{layout}");
+        let before = stage.tree();
+        stage.annals(&["delete", fork, "--apply"]).fine();
+        stage.annals(&["delete", "--undo", fork]).fine();
+        stage.annals(&["archive", fork, "--apply"]).fine();
+        let archived = stage.annals(&["show", fork]).fine();
+        assert!(archived.out.contains("a zebra"), "{layout}: {archived}");
+        stage.annals(&["restore", fork, "--apply"]).fine();
+        let root = |tree: &std::collections::BTreeMap<std::path::PathBuf, Vec<u8>>| {
+            let files = tree.iter().filter(|(path, _)| path.starts_with("root"));
+            files
+                .map(|(path, bytes)| (path.clone(), bytes.clone()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(root(&stage.tree()), root(&before), "{layout}");
+        let new = stage.annals(&["new", "--cwd", "/", "-m", "hi", "--json"]);
+        let new = new.fine().json()["session"].as_str().unwrap().to_owned();
+        assert!(
+            stage.annals(&["show", &new]).fine().out.contains("hi"),
+            "{layout}"
+        );
     }
 }
 

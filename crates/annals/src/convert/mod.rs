@@ -35,7 +35,7 @@ use crate::store::{
 use annals_jsonl as jsonl;
 use annals_jsonl::removal_name::is_removed;
 use annals_layouts::layout::{RowUpdate, Writer};
-use annals_layouts::model::{AgentId, Artifact, ArtifactKind, SessionId};
+use annals_layouts::model::{AgentId, Artifact, ArtifactKind, EntryKey, SessionId};
 
 use crate::store::staging::{self, StagingDir};
 use archived::ArchivedOnly;
@@ -308,7 +308,8 @@ impl ConvertPlan {
         let id = match header.and_then(|header| header.session) {
             Some(id) => id,
             None => {
-                let id = TargetIds::new(&self.sessions).target_id(files);
+                let ids = TargetIds::new(&self.sessions).in_addition(self.is_addition);
+                let id = ids.target_id(files);
                 let writer = self.target.layout.writer();
                 writer.map_or(id.clone(), |writer| writer.valid_id(&id))
             }
@@ -528,7 +529,7 @@ pub fn run(
     };
     let stage = StagingDir::open(root)?;
     let there = shared_record_counts(root);
-    let ids = TargetIds::new(&plan.sessions);
+    let ids = TargetIds::new(&plan.sessions).in_addition(plan.is_addition);
     let target = Target {
         root,
         writer,
@@ -775,6 +776,8 @@ fn shared_record_counts(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
 struct TargetIds {
     /// Number of each session that repeats an id (2, 3 and so on), by the path of its log.
     duplicates: HashMap<PathBuf, usize>,
+    /// Whether the target may have other sessions, such as one with the same id.
+    is_addition: bool,
 }
 
 impl TargetIds {
@@ -788,10 +791,25 @@ impl TargetIds {
                 twins.insert(files.main_path().to_owned(), *count);
             }
         }
-        TargetIds { duplicates: twins }
+        TargetIds {
+            duplicates: twins,
+            is_addition: false,
+        }
+    }
+
+    /// Gives sessions other ids than in the source, so that each id names one session.
+    fn in_addition(self, is_addition: bool) -> Self {
+        TargetIds {
+            is_addition,
+            ..self
+        }
     }
 
     fn target_id(&self, files: &SessionFiles) -> String {
+        if self.is_addition {
+            let layout = files.root.layout.name();
+            return EntryKey::from_pair(layout, files.id.as_str()).derived_uuid();
+        }
         match self.duplicates.get(files.main_path()) {
             Some(number) => format!("{}-{number}", files.id),
             None => files.id.to_string(),

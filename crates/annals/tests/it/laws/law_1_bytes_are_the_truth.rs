@@ -130,6 +130,7 @@ fn unlike(original: &[u8], copied: &[u8], last: bool, parted: bool) -> Option<St
     let named = members(original)
         .iter()
         .any(|(key, value)| key == br#""uuid""# && value.len() > 2);
+    let has_id = members(original).iter().any(|(key, _)| key == br#""id""#);
     let own = |object: &[u8]| -> Vec<(Vec<u8>, Vec<u8>)> {
         let all = members(object).into_iter();
         // A line of the program may become one that it skips, and the other way round.
@@ -142,6 +143,7 @@ fn unlike(original: &[u8], copied: &[u8], last: bool, parted: bool) -> Option<St
             false => (key, value),
         });
         all.filter(|(key, _)| named || key != br#""uuid""#)
+            .filter(|(key, _)| has_id || key != br#""id""#)
             .filter(|(key, _)| !MAY.contains(&key.as_slice()))
             .filter(|(key, _)| {
                 let time = key == br#""timestamp""# || key == br#""createdAt""#;
