@@ -9,25 +9,31 @@ import shutil
 from dataclasses import dataclass
 
 # Lists derived from logs: any process that finds one stale may replace it as a whole.
-SESSION_LISTS = ("*/conversations.json", "*/sessions-index.json", "*/index.json")
+SESSION_LISTS = ("*/conversations.json", "*/sessions-index.json", "*/index.json", "*/session_index.jsonl")
 
 PLAIN = {
     "claude-code": "2.1.325-s03-todos",
     "chorus": "chorus-plain",
     "clog": "agents-todos-origin",
     "orchestrator": "notes-and-todos",
+    "codex": "0.80-s01-qa",
+    "pi": "0.73-s01-qa",
 }
 FAMILY = {
     "claude-code": "subagents-every-placement",
     "chorus": "chorus-plain",
     "clog": "agents-todos-origin",
     "orchestrator": "sub-agent",
+    "codex": "made-sub-agent",
+    "pi": "0.87-s03-tree",
 }
 TORN = {
     "claude-code": "torn-tail",
     "chorus": "chorus-damage",
     "clog": "torn-last-message",
     "orchestrator": "torn-tail",
+    "codex": "made-odd",
+    "pi": "made-odd",
 }
 
 
@@ -69,6 +75,8 @@ DAMAGED = {
     "chorus": "chorus-damage",
     "clog": "glued-messages",
     "orchestrator": "glued-records",
+    "codex": "made-odd",
+    "pi": "made-odd",
 }
 # Fixtures with one session, so that the undo of its removal restores the whole root.
 ALONE = {name: FAMILY[name] for name in ("claude-code", "clog", "orchestrator")}

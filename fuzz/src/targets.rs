@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use annals::archive::{Archive, CompressedFile, RestoreOutcome};
-use annals::cost::{LogCharges, Prices};
 use annals::convert::ExportSource;
+use annals::cost::{LogCharges, Prices};
 use annals::export::{
     ExportOptions, ExportPart, Exporter, Format, Redactor, read_entry, write_entry,
 };
 use annals::jsonl::{LineEnding, ReadAt, Scanner, TailReader};
 use annals::layout::{Decoded, Layout, ListUpdate, Record, RowUpdate, by_name};
-use annals::model::{Artifact, Block, Body, Entry, OutlineKind, SessionId, Span};
+use annals::model::{Artifact, Block, Body, Entry, Framing, OutlineKind, SessionId, Span};
 use annals::repair::LineEdits;
 use annals::search::{Dialect, Query};
 use annals::store::{Root, Session, Store};
@@ -38,6 +38,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("chorus", chorus),
     ("clog", clog),
     ("orchestrator", orchestrator),
+    ("codex", codex),
+    ("pi", pi),
     ("lines", lines),
     ("query", query),
     ("search", search),
@@ -87,6 +89,17 @@ const ORCHESTRATOR: &[&str] = &[
     "projects/eSlgu1iz-VWavn8Y4vLC/named.notes.annals",
     "projects/eSlgu1iz-VWavn8Y4vLC/named.origin.annals",
 ];
+const CODEX: &[&str] = &[
+    "sessions/2026/11/16/rollout-2026-11-16T14-00-01-01a1e487-0000-7000-8000-000000000001.jsonl",
+    "session_index.jsonl",
+    "history.jsonl",
+    "annals/01a1e487-0000-7000-8000-000000000001/todos.json",
+];
+const PI: &[&str] = &[
+    "sessions/--w--/2026-11-16T13-24-24-000Z_01a1e48b-a58f-7175-b111-f2f8ae3f5db3.jsonl",
+    "annals/--w--/01a1e48b-a58f-7175-b111-f2f8ae3f5db3/agent-a1.jsonl",
+    "annals/--w--/01a1e48b-a58f-7175-b111-f2f8ae3f5db3/todos.json",
+];
 
 /// The paths that the first byte of an input chooses from, for the script that makes seeds.
 pub const FILES: &[(&str, &[&str])] = &[
@@ -94,6 +107,8 @@ pub const FILES: &[(&str, &[&str])] = &[
     ("chorus", CHORUS),
     ("clog", CLOG),
     ("orchestrator", ORCHESTRATOR),
+    ("codex", CODEX),
+    ("pi", PI),
 ];
 
 fn claude_code(data: &[u8]) {
@@ -112,6 +127,14 @@ fn orchestrator(data: &[u8]) {
     file("orchestrator", ORCHESTRATOR, data);
 }
 
+fn codex(data: &[u8]) {
+    file("codex", CODEX, data);
+}
+
+fn pi(data: &[u8]) {
+    file("pi", PI, data);
+}
+
 /// Decodes a file of a layout at every depth; the first byte says which file it is.
 fn file(layout: &str, paths: &[&str], data: &[u8]) {
     let Some((&which, bytes)) = data.split_first() else {
@@ -121,6 +144,14 @@ fn file(layout: &str, paths: &[&str], data: &[u8]) {
     let path = Path::new(paths[usize::from(which) % paths.len()]);
     let Some(artifact) = layout.classify(path) else {
         return;
+    };
+    let derived;
+    let bytes = match artifact.framing {
+        Framing::Document(format) => {
+            derived = (format.to_lines)(bytes);
+            &derived
+        }
+        _ => bytes,
     };
     if artifact.kind.is_log() {
         each_record(bytes, |record| depths(layout, &artifact, record));
@@ -700,7 +731,9 @@ fn mend(data: &[u8]) {
     };
     let (name, files) = FILES[usize::from(layout) % FILES.len()];
     let layout = by_name(name).unwrap();
-    let artifact = layout.classify(Path::new(files[0])).unwrap();
+    let mut artifact = layout.classify(Path::new(files[0])).unwrap();
+    // The lines of the file itself are repaired.
+    artifact.framing = Framing::Lines;
     let Ok(mending) = LineEdits::new(layout, &artifact, log) else {
         return;
     };

@@ -61,7 +61,9 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     (
         "Write",
-        &["new", "append", "fork", "title", "tag", "set", "compact"],
+        &[
+            "new", "append", "fork", "resume", "title", "tag", "set", "compact",
+        ],
     ),
     ("Exchange", &["export", "import", "convert"]),
     ("More", MORE),

@@ -10,6 +10,9 @@
 //! weekly = 75.50
 //! monthly = 200
 //!
+//! [resume]                 # commands that open sessions, by layout; {id} is the session's id
+//! codex = ["codex", "--profile", "work", "resume", "{id}"]
+//!
 //! [clean]                  # retention of sessions since their last write
 //! older-than = "90d"       # 36h, 90d, 2w, 6mo, 1y or never
 //! keep-last = 3            # sessions of each project that are always kept
@@ -23,6 +26,7 @@
 
 mod clean;
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -53,6 +57,8 @@ pub(crate) struct Config {
     pub(crate) budgets: Vec<Budget>,
     /// Retention of sessions.
     pub(crate) clean: Policy,
+    /// Words of the command that opens a session, by layout.
+    pub(crate) resume: BTreeMap<String, Vec<String>>,
 }
 
 /// Name and period of each budget.
@@ -109,6 +115,12 @@ impl Config {
                 ("budget", _) => return Err(error_at(value, "`budget` must be a table: [budget]")),
                 ("clean", DeValue::Table(table)) => config.clean = clean::parse_policy(table)?,
                 ("clean", _) => return Err(error_at(value, "`clean` must be a table: [clean]")),
+                ("resume", DeValue::Table(commands)) => {
+                    for (key, value) in in_file_order(commands) {
+                        config.set_command(key, value)?;
+                    }
+                }
+                ("resume", _) => return Err(error_at(value, "`resume` must be a table: [resume]")),
                 ("zone", DeValue::String(zone)) => config.zone = Some(zone.to_string()),
                 ("zone", _) => {
                     return Err(error_at(
@@ -135,7 +147,7 @@ impl Config {
                 }
                 ("follow", _) => return Err(error_at(value, FOLLOW_ERROR)),
                 (name, _) => {
-                    let others = ["budget", "clean", "zone", "mode", "follow"];
+                    let others = ["budget", "clean", "resume", "zone", "mode", "follow"];
                     config.set_budget(name, key, value, "the settings", &others)?;
                 }
             }
@@ -143,6 +155,33 @@ impl Config {
         let order = |budget: &Budget| BUDGETS.iter().position(|(_, unit)| *unit == budget.unit);
         config.budgets.sort_by_key(order);
         Ok(config)
+    }
+
+    fn set_command(
+        &mut self,
+        key: &Spanned<DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<(), ConfigError> {
+        let layout = key.get_ref().as_ref();
+        let known: Vec<&str> = annals::layout::LAYOUTS.iter().map(|it| it.name()).collect();
+        if !known.contains(&layout) {
+            return Err(unknown_key(key, layout, "[resume]", &known));
+        }
+        let words = match value.get_ref() {
+            DeValue::Array(words) => words.iter().map(|word| match word.get_ref() {
+                DeValue::String(text) if !text.is_empty() => Some(text.to_string()),
+                _ => None,
+            }),
+            _ => return Err(error_at(value, COMMAND_ERROR)),
+        };
+        let words: Option<Vec<String>> = words.collect();
+        match words.filter(|words| !words.is_empty()) {
+            Some(words) => {
+                self.resume.insert(layout.to_owned(), words);
+                Ok(())
+            }
+            None => Err(error_at(value, COMMAND_ERROR)),
+        }
     }
 
     fn set_budget(
@@ -185,6 +224,9 @@ fn in_file_order<'t, 'i>(
     members.sort_by_key(|(key, _)| key.span().start);
     members
 }
+
+const COMMAND_ERROR: &str =
+    "a command must be a list of a program and its arguments: [\"codex\", \"resume\", \"{id}\"]";
 
 const FOLLOW_ERROR: &str = "`follow` must be a list of absolute paths: [\"~/.claude/projects\"]";
 
@@ -270,8 +312,23 @@ mod tests {
     }
 
     #[test]
+    fn commands_are_lists_of_words() {
+        let text = "[resume]\npi = [\"mypi\", \"--session\", \"{id}\"]";
+        let config = Config::parse(text).unwrap();
+        assert_eq!(config.resume["pi"], ["mypi", "--session", "{id}"]);
+    }
+
+    #[test]
     fn parse_errors_name_line_and_column() {
         for (text, expected) in [
+            (
+                "[resume]\ncodx = [\"codex\"]",
+                "2:1: unknown key `codx` in [resume]; did you mean `codex`?",
+            ),
+            (
+                "[resume]\ncodex = \"codex resume\"",
+                "2:9: a command must be a list of a program and its arguments: [\"codex\", \"resume\", \"{id}\"]",
+            ),
             (
                 "montly = 200",
                 "1:1: unknown key `montly` in the settings; did you mean `monthly`?",

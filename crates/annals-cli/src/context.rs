@@ -24,7 +24,8 @@ use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use self::environment::{environment, is_not_found, variable};
+pub(crate) use self::environment::environment;
+use self::environment::{is_not_found, variable};
 use self::problems::Problems;
 use crate::cli::Global;
 use crate::config::Config;
@@ -491,9 +492,7 @@ impl Context {
             bail!("annals reads the layout {name} but does not write it");
         }
         // No root exists yet: uses the first default path.
-        let layout = self
-            .layouts()
-            .find(|layout| layout.writer().is_some());
+        let layout = self.layouts().find(|layout| layout.writer().is_some());
         let place =
             layout.and_then(|layout| Some((layout, layout.roots(&env).into_iter().next()?)));
         let (layout, path) = place.context("no root for new sessions; name one with --root")?;

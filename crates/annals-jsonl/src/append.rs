@@ -22,6 +22,7 @@ use super::lock_file::{self, LockFile};
 use super::open::{Create, OpenFile};
 use super::replace::sync_parent;
 use super::span::read_span;
+use super::thread_lock::ThreadLock;
 use super::write_batch::write_batch;
 use super::write_io::{SystemIo, WriteIo};
 use crate::{Error, Result};
@@ -75,6 +76,8 @@ pub struct Appended {
 /// A log open for appending; can be shared between threads.
 pub struct Log {
     path: PathBuf,
+    /// Lock file of the session, in layouts whose program locks one.
+    thread_lock: Option<PathBuf>,
     options: AppendOptions,
     io: Box<dyn WriteIo>,
     poisoned: AtomicBool,
@@ -96,10 +99,19 @@ impl Log {
         Self::with_io(path.into(), options, Box::new(SystemIo))
     }
 
+    /// Also takes the lock of this file for each write: see `thread_lock.rs`.
+    pub fn with_thread_lock(self, path: Option<PathBuf>) -> Self {
+        Self {
+            thread_lock: path,
+            ..self
+        }
+    }
+
     fn with_io(path: PathBuf, options: AppendOptions, device: Box<dyn WriteIo>) -> Result<Self> {
         let open = Arc::new(OpenFile::new(&path, options.create, options.network)?);
         Ok(Self {
             path,
+            thread_lock: None,
             options,
             io: device,
             poisoned: AtomicBool::new(false),
@@ -187,6 +199,7 @@ impl Log {
     ) -> Result<T, E> {
         let patience = Deadline::new(self.options.lock_wait);
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _thread_lock = self.lock_thread(patience)?;
         let _lock_file = self.lock_file(patience)?;
         self.with_file_lock(&mut writer, patience, |open, _, _| look(&open.file))
     }
@@ -201,6 +214,7 @@ impl Log {
         if self.poisoned.load(Ordering::Acquire) {
             return Err(self.poison().into());
         }
+        let _thread_lock = self.lock_thread(patience)?;
         let lock_file = self.lock_file(patience)?;
         if lock_file.is_some() {
             // Records written while a copy is being made may have to be written again.
@@ -260,6 +274,13 @@ impl Log {
             moved(start)?;
         }
         Ok(start)
+    }
+
+    fn lock_thread(&self, patience: Deadline) -> Result<Option<ThreadLock>> {
+        match &self.thread_lock {
+            Some(path) => ThreadLock::acquire(path, patience),
+            None => Ok(None),
+        }
     }
 
     fn lock_file(&self, patience: Deadline) -> Result<Option<LockFile>> {

@@ -34,6 +34,7 @@ mod rewrite;
 mod scan;
 mod span;
 mod tail;
+mod thread_lock;
 mod write_batch;
 mod write_io;
 

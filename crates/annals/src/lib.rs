@@ -164,6 +164,7 @@ pub mod export;
 #[cfg(feature = "index")]
 pub mod index;
 pub mod repair;
+pub mod resume;
 pub mod retain;
 #[cfg(feature = "search")]
 pub mod search;

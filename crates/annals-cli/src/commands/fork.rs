@@ -86,6 +86,7 @@ pub(crate) fn run(args: &ForkArgs, context: &mut Context) -> Result<Outcome> {
     let forked = context
         .store
         .fork(&session, &path, to, title, context.clock.now)?;
+    input::note_unlisted(context, session.root());
     let from = format!("{}@{last}", session.files.id);
     if context.json {
         let entries = path.len();

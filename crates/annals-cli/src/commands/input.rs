@@ -231,6 +231,15 @@ pub(crate) fn git_branch(dir: &Path) -> Option<String> {
     Some(branch.to_owned()).filter(|branch| !branch.is_empty() && branch.len() < 1_000)
 }
 
+/// Prints what follows from a list of sessions that only the layout's program writes.
+pub(super) fn note_unlisted(context: &mut Context, root: &Root) {
+    if let Some((file, note)) = root.layout.spec().unlisted_in
+        && root.path.join(file).exists()
+    {
+        context.print_note_once(note);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -43,6 +43,7 @@ mod pricing;
 mod projects;
 mod repair;
 mod restore;
+mod resume;
 mod search;
 mod sessions;
 mod set;
@@ -119,6 +120,8 @@ pub(crate) enum Command {
     Append(append::AppendArgs),
     /// Copy a conversation into a new session
     Fork(fork::ForkArgs),
+    /// Open a session in its own program, or go on in another one
+    Resume(resume::ResumeArgs),
     /// Give a session a title
     Title(title::TitleArgs),
     /// Set a field that a session has in Chorus' list
@@ -193,6 +196,7 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::New(args)) => new::run(&args, context),
         Some(Command::Append(args)) => append::run(&args, context),
         Some(Command::Fork(args)) => fork::run(&args, context),
+        Some(Command::Resume(args)) => resume::run(&args, context),
         Some(Command::Title(args)) => title::run(&args, context),
         Some(Command::Set(args)) => set::run(&args, context),
         Some(Command::Tag(args)) => tag::run(&args, context),

@@ -95,6 +95,7 @@ pub(crate) fn run(args: &NewArgs, context: &mut Context) -> Result<Outcome> {
     if root.layout.name() == ClaudeCode.spec().name && uuid::Uuid::try_parse(id.as_str()).is_err() {
         context.print_note_once("Claude Code resumes only sessions whose id is a UUID");
     }
+    input::note_unlisted(context, &root);
     if context.json {
         let entries = written.iter().map(WrittenEntryJson::new).collect();
         context.out.json(&NewSessionJson {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use annals::layout::Env;
 
 /// The environment that layouts see.
-pub(super) fn environment() -> Env {
+pub(crate) fn environment() -> Env {
     let vars = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();

@@ -37,6 +37,7 @@ mod read_only;
 mod reading;
 mod repair;
 mod requirements;
+mod resume;
 mod search;
 mod show;
 mod spent;

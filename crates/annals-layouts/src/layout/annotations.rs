@@ -36,6 +36,11 @@ object! {
     }
 }
 
+/// Decodes an annotation that is part of another record.
+pub(crate) fn body(annotation: Raw<'_>) -> Body {
+    annotation.parse::<Annotation<'_>>().body()
+}
+
 /// Decoder for annotations.
 #[derive(Debug)]
 pub(crate) struct AnnotationDecoder;

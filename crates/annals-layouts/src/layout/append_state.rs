@@ -26,6 +26,9 @@ pub struct AppendState {
     /// The last message of the log, which is the implicit parent of the next in layouts without
     /// links.
     pub last_message: Option<EntryId>,
+    /// The last record after `leaf` in its branch that is not a message, in layouts whose program
+    /// continues there; `None` if there is none.
+    pub last_line: Option<EntryId>,
     /// Time of the newest entry; the next one must not be older.
     pub time: Option<Timestamp>,
     /// Whether several of the last entries have that time.
@@ -42,6 +45,12 @@ pub struct AppendState {
     pub version: Option<String>,
     /// The last prompt of a person.
     pub prompt: Option<String>,
+    /// The next entries are in a branch that is not resumed, in layouts whose program has no branches.
+    pub is_aside: bool,
+    /// Blocks of the next reply that are in later entries, in layouts with one record for a reply.
+    pub reply_rest: Vec<Block>,
+    /// Whether the next entry continues a reply whose record has its blocks already.
+    pub continues_reply: bool,
     /// All readers resume at this leaf. If false, a change must write that to the log.
     pub resumes_at_leaf: bool,
     /// Offset of the next record in the log file.
@@ -74,6 +83,7 @@ impl AppendState {
             leaf: None,
             continues: None,
             last_message: None,
+            last_line: None,
             time: None,
             is_time_shared: false,
             note_time: None,
@@ -82,6 +92,9 @@ impl AppendState {
             git_branch: None,
             version: None,
             prompt: None,
+            is_aside: false,
+            reply_rest: Vec::new(),
+            continues_reply: false,
             resumes_at_leaf: true,
             end: 0,
             last_record_is_own: false,
@@ -206,7 +219,12 @@ impl AppendState {
             self.prompt = Some(prompt);
         }
         self.add_message(&entry.body);
+        let tip = self.last_line.as_ref().or(self.leaf.as_ref());
+        if tip.is_some() && entry.parent.as_ref() == tip && !entry.sidechain && !in_tree(entry) {
+            self.last_line.clone_from(&entry.id);
+        }
         if self.can_be_parent(entry) {
+            self.last_line = None;
             let before = self.continues.take().or(self.leaf.take());
             let compacts = matches!(entry.body, Body::Compaction { .. });
             self.continues = before.filter(|_| compacts);

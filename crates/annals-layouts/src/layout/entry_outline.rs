@@ -7,7 +7,7 @@ use crate::model::{
 
 use super::content::{delegation, title_prefix};
 use super::extension::set_outline_id;
-use super::{Decoded, Record};
+use super::{Decoded, Record, usage_fields};
 use crate::json::Raw;
 
 /// Outlines an entry. `recorded` is the cost that the program recorded for it.
@@ -32,6 +32,8 @@ pub(crate) fn outline(entry: &Entry, recorded: Option<Money>) -> Outline {
             outline_message(message, recorded, &mut outline);
             if let Some(reply) = &mut outline.reply {
                 reply.copied = entry.copied;
+                let terms = usage_fields::draft_usage_members(&entry.members);
+                reply.terms = usage_fields::decode_reply_usage(Raw(terms)).terms;
             }
         }
         Body::Compaction { .. } => {
@@ -40,6 +42,11 @@ pub(crate) fn outline(entry: &Entry, recorded: Option<Money>) -> Outline {
         }
         Body::Title { text, source } => facts.push(Fact::Title(title_prefix(text), *source)),
         Body::Tag { text } => facts.push(Fact::Tag(title_prefix(text))),
+        Body::Note { text, .. } => facts.push(Fact::Note(title_prefix(text))),
+        Body::Summary { text, leaf } => {
+            let leaf = leaf.as_ref().map(|leaf| leaf.key());
+            facts.push(Fact::Summary(title_prefix(text), leaf));
+        }
         Body::Agent {
             kind,
             description,
@@ -107,8 +114,9 @@ fn outline_message(message: &Message, recorded: Option<Money>, outline: &mut Out
             let made = made.map(|made| Fact::Delegation(Box::new(made)));
             outline.facts.extend(made);
             let response = message.response.as_deref();
+            let request = message.request.as_deref().unwrap_or_default();
             outline.reply = Some(Box::new(Reply {
-                response: response.map(|id| ResponseKey::new(id, "")),
+                response: response.map(|id| ResponseKey::new(id, request)),
                 model: message.model.as_deref().map(Into::into),
                 usage: message.usage,
                 recorded,

@@ -5,12 +5,14 @@
 //! other programs skip, and no more than needed. Its values override the rest of the record.
 //!
 //! ```text
-//! {"id":…,"parent":…|null,"agent":…,"sidechain":true,"program":…,"cwd":…,"branch":…,"version":…,
-//!  "kind":"compaction"|"system"|"agent","subtype":…,"text":…,"description":…,"call":…,
+//! {"id":…,"parent":…|null,"agent":…,"sidechain":true,"aside":true,"program":…,"cwd":…,"branch":…,"version":…,
+//!  "kind":"compaction"|"system"|"agent"|"assistant","subtype":…,"text":…,"description":…,"call":…,
 //!  "blocks":[…],"model":…,"usage":{…},"response":…,"request":…,"stop":…,
 //!  "human":bool,"meta":true,"compact":true,"api_error":true,"spawned":…,"stored":…,"time":…}
 //! ```
 //!
+//! The kind `assistant` is the role of a message whose record has that of a user.
+//! `aside` marks an entry of a branch that the program does not resume, in layouts without branches.
 //! Without `parent`, the parent is the previous record; `null` means no parent.
 //!
 //! Members of content blocks that `Block` has no field for are kept as JSON (`Draft::raw_blocks`):
@@ -21,10 +23,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::error::Result;
 use crate::json::{Flag, Raw, Text, object};
 use crate::model::{
-    AgentId, Body, Entry, EntryId, EntryKey, Fact, Link, Message, Outline, OutlineKind, Purpose,
-    ResponseKey, Role,
+    AgentId, Body, Draft, Entry, EntryId, EntryKey, Fact, Link, Message, Outline, OutlineKind,
+    Purpose, ResponseKey, Role,
 };
 
 use super::content::{self, Content, title_prefix};
@@ -36,6 +39,7 @@ object! {
         "parent" => parent: Raw<'a>,
         "agent" => agent: Text<'a>,
         "sidechain" => sidechain: Flag,
+        "aside" => aside: Flag,
         "program" => program: Text<'a>,
         "cwd" => cwd: Text<'a>,
         "branch" => branch: Text<'a>,
@@ -136,6 +140,10 @@ impl Extension<'_> {
     }
 
     fn apply_to_message(&self, message: &mut Message) {
+        if self.kind.get() == Some(Role::Assistant.as_str()) {
+            message.role = Role::Assistant;
+            message.meta = false;
+        }
         let put = |slot: &mut Option<String>, text: &Text<'_>| {
             if let Some(text) = text.owned() {
                 *slot = Some(text);
@@ -295,6 +303,8 @@ pub(crate) struct ExtensionOut<'a> {
     pub(crate) agent: Option<&'a str>,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) sidechain: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) aside: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) program: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -340,6 +350,26 @@ pub(crate) struct ExtensionOut<'a> {
     /// Only set if the record's own time is less precise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) time: Option<String>,
+}
+
+/// Returns the members of a compaction's summary, in layouts whose record of it has only a text. Some
+/// programs store a summary as a reply.
+pub(crate) fn summary_words<'a>(message: &'a Message, draft: &Draft) -> Result<ExtensionOut<'a>> {
+    if message.role != Role::Assistant {
+        return Ok(ExtensionOut::default());
+    }
+    let terms = usage_fields::draft_usage_members(&draft.members);
+    let usage = message.usage.as_ref();
+    let usage = usage.map(|usage| usage_fields::usage_json(usage, terms));
+    Ok(ExtensionOut {
+        kind: Some(Role::Assistant.as_str()),
+        model: message.model.as_deref(),
+        response: message.response.as_deref(),
+        request: message.request.as_deref(),
+        stop: message.stop_reason.as_deref(),
+        usage: usage.transpose()?,
+        ..ExtensionOut::default()
+    })
 }
 
 /// Formats a time that is more precise than milliseconds; `None` if it is not.

@@ -37,11 +37,13 @@ mod member_type;
 mod opaque;
 mod opencode;
 mod orchestrator;
+mod own_files;
 mod pi;
 mod qwen;
 mod record;
 mod repair;
 mod reply;
+mod resume;
 mod salvage;
 mod spec;
 mod todos;
@@ -65,9 +67,9 @@ pub use codex::Codex;
 pub use content::{
     MAX_TITLE_CHARS, UNNAMED_CALL_PREFIX, raw_blocks, title_prefix, unnamed_call_id,
 };
-pub use export_file::ExportFile;
 pub use copilot::Copilot;
 pub use droid::Droid;
+pub use export_file::ExportFile;
 pub use gemini::Gemini;
 pub use opencode::OpenCode;
 pub use orchestrator::Orchestrator;
@@ -76,6 +78,7 @@ pub use qwen::Qwen;
 pub use record::Record;
 pub use repair::{PartialLinks, RepairRules};
 pub use reply::OpenReply;
+pub use resume::{RESUME_COMMANDS, ResumeCommand, resume_command};
 pub use salvage::{Piece, salvage};
 pub use spec::{LayoutChecks, LayoutSpec, LogNames, SessionListWriter, WriterSpec};
 pub use write::{

@@ -4,6 +4,8 @@
 //! only one layout has: its functions are optional. `dyn Layout` and `dyn Writer` have a method for
 //! each field.
 
+use std::path::PathBuf;
+
 use jiff::Timestamp;
 
 use crate::error::Result;
@@ -32,6 +34,11 @@ pub struct LayoutSpec {
     /// Whether the layout's program locks `FILE.lock` while it writes the log `FILE`, and may replace
     /// the log by a copy under that lock.
     pub has_lock_files: bool,
+    /// Returns the file that the layout's program locks while it has the session of a log open.
+    pub thread_lock: Option<fn(&Artifact) -> Option<PathBuf>>,
+    /// A file in which the layout's program lists its sessions and that only it writes, with the
+    /// consequence for a new session.
+    pub unlisted_in: Option<(&'static str, &'static str)>,
     /// Whether the layout's program reads a conversation by following parent links from its end. Such
     /// a program loses everything before a broken link.
     pub follows_parent_links: bool,
@@ -75,6 +82,8 @@ impl LayoutSpec {
             expires_by_mtime: true,
             ages_by_file: false,
             has_lock_files: false,
+            thread_lock: None,
+            unlisted_in: None,
             follows_parent_links: false,
             root_is_file: false,
             has_secret_settings: false,
@@ -252,6 +261,14 @@ pub struct WriterSpec {
     pub results_name_tools: bool,
     /// Name of a reply's member with its cost in dollars.
     pub cost_member: Option<&'static str>,
+    /// Whether the layout's program resumes at the last line of a log, whatever its type and time.
+    pub resumes_at_last_line: bool,
+    /// Whether a reply is one record: the program takes further ones for replies of their own, and misses
+    /// the results of the calls before them.
+    pub has_whole_replies: bool,
+    /// Whether the layout's program sends all records in file order, so that a session has one branch.
+    /// Other branches of a converted session are in records that the program skips.
+    pub is_linear: bool,
 }
 
 impl WriterSpec {
@@ -265,6 +282,9 @@ impl WriterSpec {
         needs_rising_times: false,
         results_name_tools: false,
         cost_member: None,
+        resumes_at_last_line: false,
+        has_whole_replies: false,
+        is_linear: false,
     };
 }
 
@@ -342,6 +362,21 @@ impl<'a> dyn Writer + 'a {
     /// See [`WriterSpec::results_name_tools`].
     pub fn results_name_tools(&self) -> bool {
         self.writer_spec().results_name_tools
+    }
+
+    /// See [`WriterSpec::resumes_at_last_line`].
+    pub fn resumes_at_last_line(&self) -> bool {
+        self.writer_spec().resumes_at_last_line
+    }
+
+    /// See [`WriterSpec::has_whole_replies`].
+    pub fn has_whole_replies(&self) -> bool {
+        self.writer_spec().has_whole_replies
+    }
+
+    /// See [`WriterSpec::is_linear`].
+    pub fn is_linear(&self) -> bool {
+        self.writer_spec().is_linear
     }
 
     /// See [`SessionListWriter::session_list`].

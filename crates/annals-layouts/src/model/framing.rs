@@ -40,6 +40,8 @@ pub struct DocumentFormat {
     /// Returns the records of a document, one per line. Total: damaged content gives lines that the
     /// decoder reports.
     pub to_lines: fn(&[u8]) -> Vec<u8>,
+    /// Whether each line of the document gives one record, so that it can be appended to.
+    pub keeps_lines: bool,
 }
 
 /// A log of lines, or a document from which the same lines are derived.

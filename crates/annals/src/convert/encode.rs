@@ -23,13 +23,14 @@ use crate::store::{
 use annals_jsonl as jsonl;
 use annals_layouts::json;
 use annals_layouts::layout::{
-    AppendState, Change, Decoded, Edit, EditPlan, NewSession, OpenReply, PlanContext,
-    RowUpdate, Writer, export_file, is_model,
+    AppendState, Change, Decoded, Edit, EditPlan, NewSession, OpenReply, PlanContext, RowUpdate,
+    Writer, export_file, is_model,
 };
 use annals_layouts::model::{
-    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, EntryKey, Members,
-    Outline, SessionId, TitleSource, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, EntryKey, Link, Members,
+    Outline, OutlineKind, SessionId, TitleSource, Usage,
 };
+use annals_layouts::tree::Tree;
 
 use self::agent::agent_purpose;
 use self::exported_records::ExportedRecords;
@@ -110,6 +111,19 @@ struct TargetLog {
     last: HashMap<Option<Option<AgentId>>, EntryId>,
     /// The reply that the next entry may continue.
     reply: OpenReply,
+    /// The entries that are resumed, by outline index, in layouts without branches.
+    resumed: Option<HashSet<usize>>,
+    /// Replies in several entries, in layouts with one record for a reply.
+    replies: SplitReplies,
+}
+
+/// Replies in several entries, by outline index.
+#[derive(Default)]
+struct SplitReplies {
+    /// Blocks of the later entries, by the first one.
+    rest: HashMap<usize, Vec<Block>>,
+    /// The later entries.
+    later: HashSet<usize>,
 }
 
 impl TargetLog {
@@ -158,6 +172,10 @@ struct SessionEncoder<'a> {
     first_lines: HashMap<PathBuf, Vec<Vec<u8>>>,
     /// Whether the current record is written as it was, so that nothing of it is lost.
     keeps_record: bool,
+    /// Ids of the entries of the main log in the target, by outline index.
+    written: HashMap<usize, EntryId>,
+    /// The last line of the main log in the target.
+    last_line: Option<EntryId>,
 }
 
 enum OutputLog {
@@ -214,6 +232,8 @@ impl<'a> SessionEncoder<'a> {
             agents: 0,
             first_lines: HashMap::new(),
             keeps_record: false,
+            written: HashMap::new(),
+            last_line: None,
         };
         let artifact =
             work.with_context(started, |stamp| target.writer.new_session_log(&new, stamp))?;
@@ -245,6 +265,7 @@ impl<'a> SessionEncoder<'a> {
         self.titles()?;
         self.todos()?;
         self.documents()?;
+        self.return_to_leaf()?;
         self.finish()
     }
 
@@ -388,6 +409,32 @@ impl<'a> SessionEncoder<'a> {
         logs.chain(notes).chain(others).collect()
     }
 
+    /// Ends the main log with a line of the conversation that is resumed, in layouts whose program
+    /// resumes at the last line.
+    fn return_to_leaf(&mut self) -> Result<()> {
+        if !self.target.writer.resumes_at_last_line() {
+            return Ok(());
+        }
+        let path = match self.part {
+            SessionPart::Path(path) => {
+                let mut path: Vec<usize> = path.iter().copied().collect();
+                path.sort_unstable();
+                Some(path)
+            }
+            SessionPart::Whole => self.session.tree().and_then(Tree::resumed_path),
+        };
+        let mut path = path.unwrap_or_default().into_iter().rev();
+        let leaf = path.find_map(|at| self.written.get(&at).cloned());
+        let Some(leaf) = leaf.filter(|leaf| self.last_line.as_ref() != Some(leaf)) else {
+            return Ok(());
+        };
+        let now = self.head.time.unwrap_or(self.started);
+        let draft = Draft::new(Body::Resume { leaf }).with_time(now);
+        let head = self.head.clone();
+        let plan = self.plan(&head, &Change::Append(vec![draft]), now)?;
+        self.write_edits(plan.edits, GENERATED)
+    }
+
     fn convert_logs(&mut self) -> Result<()> {
         let session = self.session;
         let mut number = 0;
@@ -398,6 +445,8 @@ impl<'a> SessionEncoder<'a> {
                 last: HashMap::new(),
                 reply: OpenReply::default(),
                 pending_usage: None,
+                resumed: self.resumed_entries(at),
+                replies: self.split_replies(at)?,
             };
             if file.artifact.is_agent_log() {
                 if !self.wants_agent(at) {
@@ -417,6 +466,67 @@ impl<'a> SessionEncoder<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the entries of a log that are resumed, if the target has no branches.
+    fn resumed_entries(&self, log: usize) -> Option<HashSet<usize>> {
+        if !self.target.writer.is_linear() {
+            return None;
+        }
+        let whole = || self.session.trees.get(log)?.resumed_path();
+        match self.part {
+            SessionPart::Path(path) if log == 0 => Some((*path).clone()),
+            _ => whole().map(|path| path.into_iter().collect()),
+        }
+    }
+
+    /// Finds the replies of a log that are in several entries and have calls.
+    fn split_replies(&self, log: usize) -> Result<SplitReplies> {
+        let mut replies = SplitReplies::default();
+        let Some(scan) = self.session.logs.get(log) else {
+            return Ok(replies);
+        };
+        if !self.target.writer.has_whole_replies() {
+            return Ok(replies);
+        }
+        let mut run: Vec<usize> = Vec::new();
+        let mut runs = Vec::new();
+        for (at, outline) in scan.outlines.iter().enumerate() {
+            let last = run.last().and_then(|&at| scan.outlines.get(at));
+            let follows = last.is_some_and(|last| {
+                let key = last.key.map(Link::Parent);
+                Some(outline.link) == key && last.sidechain == outline.sidechain
+            });
+            match outline.kind {
+                OutlineKind::Assistant if follows => run.push(at),
+                OutlineKind::Assistant => runs.push(std::mem::replace(&mut run, vec![at])),
+                OutlineKind::Other => {}
+                _ => runs.push(std::mem::take(&mut run)),
+            }
+        }
+        runs.push(run);
+        let has_call = |at: &usize| {
+            let outline = scan.outlines.get(*at);
+            outline.is_some_and(|outline| !outline.calls().is_empty())
+        };
+        runs.retain(|run| run.len() > 1 && run.iter().any(has_call));
+        for run in runs {
+            let Some((first, later)) = run.split_first() else {
+                continue;
+            };
+            let mut rest = Vec::new();
+            self.session.each_entry_of_log(log, later, |entry| {
+                if let Body::Message(message) = entry.body
+                    && !message.api_error
+                {
+                    rest.extend(message.blocks);
+                }
+                Ok(true)
+            })?;
+            replies.rest.insert(*first, rest);
+            replies.later.extend(later);
+        }
+        Ok(replies)
     }
 
     /// Converts the lines of one volume.
@@ -448,7 +558,9 @@ impl<'a> SessionEncoder<'a> {
             let mut sink = Decoded::default();
             decoder.decode(&record, &mut sink);
             let sound = sink.flaws.is_empty();
-            let exported = records.as_mut().map(|records| records.read(&record, &sink.items));
+            let exported = records
+                .as_mut()
+                .map(|records| records.read(&record, &sink.items));
             let exported = exported.unwrap_or_default();
             self.keeps_record = exported.is_some();
             sink.items
@@ -474,7 +586,9 @@ impl<'a> SessionEncoder<'a> {
             if let Some(record) = exported {
                 let layout = self.target.root.layout;
                 let is_log = |(path, _): &(PathBuf, Vec<u8>)| {
-                    layout.classify(path).is_some_and(|it| it.kind.is_conversation())
+                    layout
+                        .classify(path)
+                        .is_some_and(|it| it.kind.is_conversation())
                 };
                 let path = lines.into_iter().find(is_log).map(|(path, _)| path);
                 let path = path.unwrap_or_else(|| layout.path_for(&pen.head.log));
@@ -533,7 +647,13 @@ impl<'a> SessionEncoder<'a> {
         pen.head.leaf = parent.as_ref().map(fitting);
         pen.head.continues = continues.as_ref().map(fitting);
         pen.head.last_message = pen.last.get(&aside).cloned();
+        let resumed = pen.resumed.as_ref();
+        pen.head.is_aside =
+            resumed.is_some_and(|resumed| !at.is_some_and(|at| resumed.contains(&at)));
         pen.head.set_context(entry.context);
+        let rest = at.and_then(|at| pen.replies.rest.get(&at)).cloned();
+        pen.head.reply_rest = rest.unwrap_or_default();
+        pen.head.continues_reply = at.is_some_and(|at| pen.replies.later.contains(&at));
         let (members, unknown): (Members, Members) = entry
             .members
             .into_iter()
@@ -542,7 +662,9 @@ impl<'a> SessionEncoder<'a> {
             // The recorded cost of a reply is converted.
             let cost = self.session.root().layout.writer();
             let cost = cost.and_then(|writer| writer.cost_member());
-            let lost = unknown.iter().filter(|(name, _)| cost != Some(name.as_str()));
+            let lost = unknown
+                .iter()
+                .filter(|(name, _)| cost != Some(name.as_str()));
             lost.for_each(|(name, _)| self.leave_out(name));
         }
         let id = match at {
@@ -580,6 +702,12 @@ impl<'a> SessionEncoder<'a> {
         };
         if chained && let Some(last) = plan.added.last() {
             pen.last.insert(aside, last.clone());
+        }
+        if pen.head.agent.is_none()
+            && let Some(last) = plan.added.last()
+        {
+            self.last_line = Some(last.clone());
+            self.written.extend(at.zip(Some(last.clone())));
         }
         if chained {
             pen.reply.wrote(plan.added.last().cloned(), response);

@@ -319,7 +319,9 @@ impl<'a> Importer<'a> {
         let mut known = there.map_or_else(|| Ok(HashMap::new()), existing_lines)?;
         let mut count = 0;
         for (path, lines) in &mut session.merge.shared {
-            let known = known.remove(&self.root.path.join(&*path)).unwrap_or_default();
+            let known = known
+                .remove(&self.root.path.join(&*path))
+                .unwrap_or_default();
             let mut pairs = known.iter().zip(&*lines);
             if !pairs.all(|(known, line)| known == line) {
                 return Err(refused(&self.root.path.join(path)));
@@ -330,7 +332,11 @@ impl<'a> Importer<'a> {
         if is_shared && let Some(path) = known.into_keys().next() {
             return Err(refused(&path));
         }
-        let is_whole = session.merge.shared.iter().all(|(_, lines)| lines.is_empty());
+        let is_whole = session
+            .merge
+            .shared
+            .iter()
+            .all(|(_, lines)| lines.is_empty());
         imported.already_imported = is_there || (is_shared && count > 0 && is_whole);
         imported.continued = is_shared && count > 0 && !is_whole;
         if imported.already_imported {
@@ -350,7 +356,10 @@ impl<'a> Importer<'a> {
         for row in rows {
             let log = row.log.as_ref();
             let log = log.filter(|log| self.writer.session_list(log).is_some());
-            let Some(read) = log.map(|log| list_row_from_log(&self.root, log)).transpose()? else {
+            let Some(read) = log
+                .map(|log| list_row_from_log(&self.root, log))
+                .transpose()?
+            else {
                 continue;
             };
             complete.extend(read.map(|read| RowUpdate {
@@ -367,7 +376,10 @@ impl<'a> Importer<'a> {
 }
 
 /// Returns the sessions of an export, in its order.
-fn sessions_in_order(source: &ExportSource, contents: &ExportContents) -> Result<Vec<SessionFiles>> {
+fn sessions_in_order(
+    source: &ExportSource,
+    contents: &ExportContents,
+) -> Result<Vec<SessionFiles>> {
     let mut inventory = Inventory::scan(&[source.root()]);
     if let Some(error) = inventory.errors.pop() {
         return Err(error);

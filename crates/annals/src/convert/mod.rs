@@ -33,9 +33,7 @@ use rayon::prelude::*;
 
 use crate::archive::Archive;
 use crate::error::{Error, Result};
-use crate::store::{
-    Inventory, Root, RootFile, Session, SessionFiles, update_session_lists,
-};
+use crate::store::{Inventory, Root, RootFile, Session, SessionFiles, update_session_lists};
 use annals_jsonl as jsonl;
 use annals_jsonl::removal_name::is_removed;
 use annals_layouts::layout::{RowUpdate, Writer};
@@ -112,6 +110,8 @@ pub struct ConvertPlan {
     target: Root,
     path: Option<HashSet<usize>>,
     dirs: Vec<String>,
+    /// Whether the target may have other sessions.
+    is_addition: bool,
 }
 
 /// Result of a conversion.
@@ -219,20 +219,29 @@ pub fn plan_without_archived(
     make_plan(selection, into, archive, true)
 }
 
+/// Same as [`plan`], for a root that may have other sessions already.
+pub fn plan_into_root(selection: ConvertSelection, into: Root) -> Result<ConvertPlan> {
+    if matches!(selection, ConvertSelection::Root(_)) {
+        return Err(Error::refused(
+            "a whole root is converted into an empty directory",
+        ));
+    }
+    let mut plan = empty_plan(into);
+    plan.is_addition = true;
+    fill_plan(plan, selection, None, false)
+}
+
 fn make_plan(
     selection: ConvertSelection,
     into: Root,
     archive: Option<&Archive>,
     without_archived: bool,
 ) -> Result<ConvertPlan> {
-    let writer = into.layout.writer();
-    if writer.is_none() {
-        return Err(Error::refused(format!(
-            "annals reads the layout {} but does not write it",
-            into.layout.name()
-        )));
-    }
-    let mut plan = ConvertPlan {
+    fill_plan(empty_plan(into), selection, archive, without_archived)
+}
+
+fn empty_plan(into: Root) -> ConvertPlan {
+    ConvertPlan {
         sessions: Vec::new(),
         restores: 0,
         bytes: 0,
@@ -245,7 +254,24 @@ fn make_plan(
         target: into,
         path: None,
         dirs: Vec::new(),
-    };
+        is_addition: false,
+    }
+}
+
+fn fill_plan(
+    mut plan: ConvertPlan,
+    selection: ConvertSelection,
+    archive: Option<&Archive>,
+    without_archived: bool,
+) -> Result<ConvertPlan> {
+    let into = &plan.target;
+    let writer = into.layout.writer();
+    if writer.is_none() {
+        return Err(Error::refused(format!(
+            "annals reads the layout {} but does not write it",
+            into.layout.name()
+        )));
+    }
     match selection {
         ConvertSelection::Root(root) => {
             let roots = std::slice::from_ref(&root);
@@ -294,6 +320,21 @@ impl ConvertPlan {
     /// Returns the target.
     pub fn target(&self) -> &Root {
         &self.target
+    }
+
+    /// Returns the id that a session has in the target.
+    pub fn target_session(&self, files: &SessionFiles) -> Result<SessionId> {
+        let header = restore::session_header(self.target.layout.name(), files)?;
+        let id = match header.and_then(|header| header.session) {
+            Some(id) => id,
+            None => {
+                let ids = TargetIds::new(&self.sessions).in_addition(self.is_addition);
+                let id = ids.target_id(files);
+                let writer = self.target.layout.writer();
+                writer.map_or(id.clone(), |writer| writer.valid_id(&id))
+            }
+        };
+        Ok(SessionId::new(&id)?)
     }
 
     /// Also restores the [`withheld`](Self::withheld) files at or below these paths. Refuses a path
@@ -377,7 +418,10 @@ impl ConvertPlan {
         if let Some(root) = source.filter(|root| root.layout.writer().is_some()) {
             self.find_other_files(&root, &known)?;
         }
-        self.check_target()
+        match self.is_addition {
+            true => Ok(()),
+            false => self.check_target(),
+        }
     }
 
     /// Finds the files of a root that belong to no session.
@@ -505,7 +549,7 @@ pub fn run(
     };
     let stage = StagingDir::open(root)?;
     let there = shared_record_counts(root);
-    let ids = TargetIds::new(&plan.sessions);
+    let ids = TargetIds::new(&plan.sessions).in_addition(plan.is_addition);
     let target = Target {
         root,
         writer,

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::store::{Root, RootFile, SessionFiles, is_gone, unnumbered_record};
 use annals_jsonl::Error as FileError;
-use annals_jsonl::{MAX_LINE, Scanner, open_to_read};
+use annals_jsonl::{MAX_LINE, RangeReader, Scanner, open_to_read};
 use annals_layouts::layout::{Decoder, ORIGIN_FILE};
-use annals_layouts::model::ArtifactKind;
+use annals_layouts::model::{ArtifactKind, Framing};
 
 use super::encode::Target;
 use super::origin::{self, Header, RecordOrigin, SourcePosition};
@@ -218,6 +218,8 @@ struct OriginReader {
     next: Option<(SourcePosition, Vec<u8>)>,
     /// Byte offsets of records that were written after the conversion.
     added_offsets: Vec<u64>,
+    /// Offset of each record, if they are derived from the lines of the file.
+    record_offsets: Vec<u64>,
 }
 
 impl OriginReader {
@@ -226,11 +228,24 @@ impl OriginReader {
     }
 
     fn open_log(root: &Root, file: &RootFile) -> Result<Self> {
-        let stretches = match &file.slice {
+        let is_derived = matches!(file.artifact.framing, Framing::Document(_));
+        let stretches = match file.slice.as_ref().filter(|_| !is_derived) {
             None => std::iter::once(0..u64::MAX).collect(),
             Some(share) => share.ranges.iter().map(|one| one.bytes.clone()).collect(),
         };
-        OriginReader::open_ranges(&file.path, Some(root.decoder(file)), stretches)
+        let mut reader = OriginReader::open_ranges(&file.path, None, VecDeque::new())?;
+        reader.ranges = stretches;
+        reader.decoder = Some(root.decoder(file));
+        if is_derived {
+            let failed = |error| Error::io("read", &file.path, error);
+            let derived = file.open()?;
+            let mut lines = Scanner::new(RangeReader::from_offset(&derived, 0));
+            while let Some(line) = lines.next().map_err(failed)? {
+                reader.record_offsets.push(line.offset);
+            }
+        }
+        reader.advance()?;
+        Ok(reader)
     }
 
     fn open_ranges(
@@ -249,6 +264,7 @@ impl OriginReader {
             decoder,
             next: None,
             added_offsets: Vec::new(),
+            record_offsets: Vec::new(),
         };
         stream.advance()?;
         Ok(stream)
@@ -268,12 +284,17 @@ impl OriginReader {
                         .ok()
                         .and_then(origin::decode_line),
                     Some(decoder) => {
+                        let decoder = decoder.as_mut();
                         let whole = decoder.full_record(&unnumbered_record(&line));
                         match origin::decode_record(whole.as_deref().unwrap_or(line.bytes)) {
                             RecordOrigin::Line(spot, bytes) => Some((spot, bytes)),
                             RecordOrigin::Generated => None,
                             RecordOrigin::Added => {
-                                self.added_offsets.push(line.offset);
+                                let number = usize::try_from(line.number - 1);
+                                let number = number.unwrap_or(usize::MAX);
+                                let offset = self.record_offsets.get(number);
+                                let offset = offset.copied().unwrap_or(line.offset);
+                                self.added_offsets.push(offset);
                                 None
                             }
                         }

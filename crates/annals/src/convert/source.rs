@@ -5,9 +5,9 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::store::RootFile;
-use annals_jsonl::{self as jsonl, LineEnding, OpenLog, RangeReader, Scanner};
+use annals_jsonl::{self as jsonl, Line, LineEnding, OpenLog, RangeReader, Scanner};
 use annals_layouts::layout::Record;
-use annals_layouts::model::Span;
+use annals_layouts::model::{Framing, Span};
 
 use super::origin::{LineEnd, MAX_PIECE};
 
@@ -16,7 +16,10 @@ pub(super) struct SourceLine<'a> {
     /// Bytes with a byte order mark, without the line ending; only the start of an oversize line.
     pub(super) bytes: std::borrow::Cow<'a, [u8]>,
     text: &'a [u8],
+    /// Position in the file.
     span: Span,
+    /// Position among the records.
+    record: Span,
     pub(super) number: u64,
     pub(super) end: LineEnd,
     pub(super) oversize: bool,
@@ -27,7 +30,7 @@ pub(super) struct SourceLine<'a> {
 impl SourceLine<'_> {
     pub(super) fn record(&self) -> Record<'_> {
         Record {
-            span: self.span,
+            span: self.record,
             bytes: self.text,
             terminated: self.end != LineEnd::None,
             oversize: self.oversize,
@@ -59,6 +62,11 @@ pub(super) fn each_line(
 ) -> Result<()> {
     let path = &file.path;
     let handle = file.open()?;
+    if let Framing::Document(format) = file.artifact.framing
+        && format.keeps_lines
+    {
+        return derived_lines(file, &handle, &mut visit);
+    }
     let Some(share) = &file.slice else {
         let whole = RangeReader::from_offset(&handle, 0);
         return lines(&handle, path, Scanner::new(whole), &mut visit);
@@ -70,6 +78,60 @@ pub(super) fn each_line(
         lines(&handle, path, scanner, &mut visit)?;
     }
     Ok(())
+}
+
+/// Passes the lines of a document whose records are derived line by line: the record, and the bytes of
+/// the line itself.
+fn derived_lines(
+    file: &RootFile,
+    derived: &OpenLog,
+    visit: &mut impl FnMut(SourceLine<'_>) -> Result<()>,
+) -> Result<()> {
+    let path = &file.path;
+    let failed = |error| Error::io("read", path, error);
+    let bytes = file.open_bytes()?;
+    // A fork by reference continues the beginning of another session's log.
+    let continued = file.slice.as_deref().filter(|share| {
+        let own = file.artifact.session.as_ref();
+        file.artifact.agent.is_none() && own != Some(&share.name)
+    });
+    let end = continued.map_or(u64::MAX, |share| {
+        share
+            .ranges
+            .iter()
+            .map(|range| range.bytes.end)
+            .max()
+            .unwrap_or(0)
+    });
+    let mut records = Scanner::new(RangeReader::from_offset(derived, 0));
+    lines(
+        &bytes,
+        path,
+        Scanner::new(RangeReader::from_offset(&bytes, 0)),
+        &mut |line| {
+            let record = records.next().map_err(failed)?;
+            let (text, span) = match &record {
+                Some(record) => (record.bytes, record_span(record)),
+                None => (line.text, line.span),
+            };
+            if span.offset >= end {
+                return Ok(());
+            }
+            visit(SourceLine {
+                text,
+                record: span,
+                ..line
+            })
+        },
+    )
+}
+
+fn record_span(line: &Line<'_>) -> Span {
+    Span {
+        offset: line.offset,
+        len: line.len,
+        line: line.number,
+    }
 }
 
 fn lines<R: Read>(
@@ -92,14 +154,12 @@ fn lines<R: Read>(
             true => [b"\xef\xbb\xbf", line.bytes].concat().into(),
             false => line.bytes.into(),
         };
+        let span = record_span(&line);
         visit(SourceLine {
             bytes,
             text: line.bytes,
-            span: Span {
-                offset: line.offset,
-                len: line.len,
-                line: line.number,
-            },
+            span,
+            record: span,
             number: line.number - 1,
             end,
             oversize: line.oversize,

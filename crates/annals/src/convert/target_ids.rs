@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use crate::store::SessionFiles;
-use annals_layouts::model::SessionId;
+use annals_layouts::model::{EntryKey, SessionId};
 
 /// Session ids in the target. Two sessions with the same id, in different folders of the source,
 /// may get the same folder there.
@@ -13,6 +13,8 @@ pub(super) struct TargetIds {
     duplicates: HashMap<PathBuf, usize>,
     /// Other ids for sessions.
     pub(super) new_ids: HashMap<SessionId, String>,
+    /// Whether the target may have other sessions, such as one with the same id.
+    is_addition: bool,
 }
 
 impl TargetIds {
@@ -29,12 +31,25 @@ impl TargetIds {
         TargetIds {
             duplicates: twins,
             new_ids: HashMap::new(),
+            is_addition: false,
+        }
+    }
+
+    /// Gives sessions other ids than in the source, so that each id names one session.
+    pub(super) fn in_addition(self, is_addition: bool) -> Self {
+        TargetIds {
+            is_addition,
+            ..self
         }
     }
 
     pub(super) fn target_id(&self, files: &SessionFiles) -> String {
         if let Some(id) = self.new_ids.get(&files.id) {
             return id.clone();
+        }
+        if self.is_addition {
+            let layout = files.root.layout.name();
+            return EntryKey::from_pair(layout, files.id.as_str()).derived_uuid();
         }
         match self.duplicates.get(files.main_path()) {
             Some(number) => format!("{}-{number}", files.id),

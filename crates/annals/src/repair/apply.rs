@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 use crate::store::staging::system_time;
-use crate::store::{Root, ensure_beneath, is_plain_log};
+use crate::store::{Root, ensure_beneath, is_plain_log, refuse_rewrite};
 use crate::undo::{FileState, Manifest, RepairRecord, RepairStep, UndoFile, UndoVerb};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, AppendOptions, FileId, ReadAt as _};
@@ -39,6 +39,7 @@ impl Repairs<'_> {
         }
         let path = &plan.file.path;
         plan.root.ensure_inside(path)?;
+        refuse_rewrite(&plan.root, path)?;
         let log = plan.root.open_log(path, AppendOptions::default())?;
         log.with_lock(|handle| {
             let metadata = handle.metadata().map_err(|e| Error::io("stat", path, e))?;

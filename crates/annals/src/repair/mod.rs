@@ -35,7 +35,7 @@ use crate::store::{
 };
 use annals_jsonl::{self as jsonl, RangeReader, ReadAt as _};
 use annals_layouts::layout::Decoded;
-use annals_layouts::model::{ArtifactKind, EntryKey, Fact, Link, Outline, SessionId};
+use annals_layouts::model::{ArtifactKind, EntryKey, Fact, Framing, Link, Outline, SessionId};
 
 pub use orphan_files::OrphanFiles;
 pub use plan::{Action, LineEdits, RemovedBytes, Step, Unrepaired};
@@ -185,6 +185,12 @@ fn single_volume(file: &RootFile) -> RootFile {
     };
     if file.slice.take().is_some() {
         file.artifact.agent = None;
+    }
+    if let Framing::Document(format) = file.artifact.framing
+        && format.keeps_lines
+    {
+        // The lines of the file itself are repaired.
+        file.artifact.framing = Framing::Lines;
     }
     file
 }

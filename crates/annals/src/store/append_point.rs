@@ -6,23 +6,24 @@
 //! entry, the bytes of the log are searched for it first (`RootFile::may_have_entry`); the log is
 //! decoded only if they contain it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use annals_jsonl::{self as jsonl, AppendOptions, ReadAt, Scanner};
-use annals_layouts::layout::{AppendState, Decoded, Decoder, PROGRAM, Record, in_tree};
+use annals_jsonl::{self as jsonl, AppendOptions, RangeReader, ReadAt, Scanner};
+use annals_layouts::layout::{AppendState, Decoded, Decoder, PROGRAM, Record, Writer, in_tree};
 use annals_layouts::model::{
-    Artifact, Body, Entry, EntryId, EntryKey, Fact, FlawKind, Link, Outline, OutlineKind,
+    Artifact, Body, Entry, EntryId, EntryKey, Fact, FlawKind, Framing, Link, Outline, OutlineKind,
     SessionId, Span,
 };
 
 use super::Root;
 use super::inventory::RootFile;
 use super::log_reader::{self, LEAF_SEARCH_BYTES, TailWindow};
+use super::record_source;
 use super::shared_log::{self, SliceFilter};
 
 /// Maximum age of another program's last write for the log to count as in use.
@@ -75,13 +76,21 @@ impl AppendPoint {
         let failed = |error| Error::io("read", &path, error);
         let end = handle.metadata().map_err(failed)?.len();
         // Without a message in the window, the next entry would start a new conversation.
+        let derived;
+        let records: &dyn ReadAt = match self.file.artifact.framing {
+            Framing::Document(format) => {
+                derived = record_source::derive_beginning(handle, end, format).map_err(failed)?;
+                &derived
+            }
+            _ => handle,
+        };
         let is_shared = self.file.slice.is_some();
         let begins = |window: &TailWindow| is_shared && window.has_agent_start();
-        let window = TailWindow::read(root, &self.file, handle, |window| {
+        let window = TailWindow::read(root, &self.file, records, |window| {
             window.has_leaf() || begins(window)
         })?;
         if !self.live {
-            refuse_live(root, &self.file, handle, &window)?;
+            refuse_live(root, &self.file, records, &window)?;
         }
         if !window.scan.whole && !begins(&window) {
             let first = log_reader::first_outlines(root, &self.file)?;
@@ -93,13 +102,14 @@ impl AppendPoint {
             self.state.apply_outline(outline);
         }
         self.state.open_calls.clear();
-        add_open_calls(&mut self.state, root, &self.file, handle, &window);
-        let ends = find_ends(&self.state, root, &self.file, handle, &window);
+        add_open_calls(&mut self.state, root, &self.file, records, &window);
+        let ends = find_ends(&self.state, root, &self.file, records, &window);
         (
             self.state.leaf,
             self.state.continues,
             self.state.last_message,
         ) = ends;
+        self.state.last_line = last_line(&self.state, root, &window);
         self.state.resumes_at_leaf = window.scan.whole || window.has_named_leaf;
         let mut earlier = self.file.earlier.iter().rev();
         while self.state.leaf.is_none()
@@ -150,6 +160,9 @@ impl AppendPoint {
         if end == self.end {
             return Ok(true);
         }
+        if self.is_derived() {
+            return Ok(false);
+        }
         let path = self.file.path.clone();
         let failed = |error| Error::io("read", &path, error);
         if !self.guard.is_empty() && !self.guard.ends_with(b"\n") {
@@ -186,6 +199,11 @@ impl AppendPoint {
         Ok(true)
     }
 
+    /// Returns whether the records are derived from the whole file.
+    fn is_derived(&self) -> bool {
+        matches!(self.file.artifact.framing, Framing::Document(_))
+    }
+
     /// Updates the state with an entry that continues the log.
     fn observe(&mut self, entry: &Entry) {
         self.state.observe(entry);
@@ -203,6 +221,10 @@ impl AppendPoint {
 
     /// Returns whether an entry with the id may be a parent; `None` if the log has no such entry.
     pub(super) fn find_id(&mut self, root: &Root, id: &EntryId) -> Result<Option<bool>> {
+        if self.ids.is_none() && self.is_derived() {
+            // The bytes of the file do not contain ids made from positions.
+            self.searched = MAX_ID_SEARCHES;
+        }
         if self.ids.is_none() {
             // A search costs a fraction of reading all ids, but each id needs its own search.
             if self.searched < MAX_ID_SEARCHES {
@@ -245,6 +267,12 @@ impl AppendPoint {
         lines: &[Vec<u8>],
         leaf: Option<EntryId>,
     ) {
+        if self.is_derived() {
+            // The records before may read differently now.
+            self.state.leaf = leaf.or(self.state.leaf.take());
+            self.invalidate();
+            return;
+        }
         let mut offset = self.state.end;
         let places = lines.iter().map(|line| {
             let len = line.len() as u64 + 1;
@@ -371,6 +399,51 @@ fn find_ends(
     (id(leaf), id(continues), last.and_then(Outline::id))
 }
 
+/// Decodes the last `count` records of the first `len` bytes of a log whose records are derived.
+pub(super) fn decode_derived(
+    root: &Root,
+    file: &RootFile,
+    len: u64,
+    count: usize,
+) -> Result<Vec<Entry>> {
+    let failed = |error| Error::io("read", &file.path, error);
+    let Framing::Document(format) = file.artifact.framing else {
+        return Ok(Vec::new());
+    };
+    let handle = jsonl::open_to_read(&file.path).map_err(failed)?;
+    let derived = record_source::derive_beginning(&handle, len, format).map_err(failed)?;
+    let mut scanner = Scanner::new(RangeReader::from_offset(&derived, 0));
+    let mut lines = VecDeque::new();
+    while let Some(line) = scanner.next().map_err(failed)? {
+        let span = (line.offset, line.len);
+        lines.push_back((line.bytes.to_vec(), span));
+        if lines.len() > count {
+            lines.pop_front();
+        }
+    }
+    let records = lines.iter().map(|(bytes, span)| (bytes, *span));
+    Ok(decode_records(root, &file.artifact, records, None))
+}
+
+/// Returns the last record if it follows the leaf, in layouts whose program continues there.
+fn last_line(state: &AppendState, root: &Root, window: &TailWindow) -> Option<EntryId> {
+    let writer = root.layout.writer();
+    let leaf = state.leaf.as_ref()?.key();
+    if !writer.is_some_and(<dyn Writer>::resumes_at_last_line) {
+        return None;
+    }
+    let outlines = &window.scan.outlines;
+    let last = outlines.iter().rposition(|outline| outline.key.is_some())?;
+    let path = window.tree.path_to(last)?;
+    let mut before = path.iter().filter_map(|&at| outlines.get(at));
+    let follows = path.last() == Some(&last) && before.any(|outline| outline.key == Some(leaf));
+    let outline = outlines.get(last)?;
+    let is_leaf = outline.key == Some(leaf);
+    outline
+        .id()
+        .filter(|_| follows && !is_leaf && !outline.sidechain && window.is_linkable(last))
+}
+
 /// Decodes records one by one, and sets the previous entry as the parent where the layout implies
 /// parents by order.
 struct LinkedDecoder {
@@ -465,6 +538,14 @@ pub(crate) fn ensure_not_in_use(root: &Root, file: &RootFile) -> Result<()> {
             ..AppendOptions::default()
         };
         return root.open_log(&file.path, options)?.with_lock(|_| Ok(()));
+    }
+    if root.thread_lock(&file.path).is_some() {
+        let options = AppendOptions {
+            lock_wait: Duration::ZERO,
+            ..AppendOptions::default()
+        };
+        let log = root.open_log(&file.path, options)?;
+        log.with_lock(|_| Ok::<_, Error>(()))?;
     }
     let handle = file.open()?;
     let Some(age) = recent_write_age(&handle) else {

@@ -11,7 +11,7 @@ use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;
 use annals_layouts::layout::{AppendState, Change, Edit, ForkEdit, ForkParent, NewSession, Writer};
 use annals_layouts::model::{
-    Artifact, ArtifactKind, Body, Draft, EntryId, Fact, Outline, OutlineKind, SessionId,
+    Artifact, ArtifactKind, Body, Draft, EntryId, Fact, Link, Outline, OutlineKind, SessionId,
     TitleSource,
 };
 
@@ -230,6 +230,7 @@ impl<'a> CopiedRecords<'a> {
             .filter_map(|(_, outline, _)| outline.time)
             .max();
         let late = newest.filter(|newest| last.time.is_none_or(|time| time <= *newest));
+        let late = late.filter(|_| !writer.resumes_at_last_line());
         let millisecond = jiff::SignedDuration::from_millis(1);
         let late = late.and_then(|newest| newest.checked_add(millisecond).ok());
         Ok(CopiedRecords {
@@ -280,7 +281,21 @@ impl<'a> CopiedRecords<'a> {
         let mut reader = log_reader::RecordReader::new(self.root, self.file, self.outlines);
         let mut parent: Option<&EntryId> = None;
         let end = self.chain.len().saturating_sub(1);
+        let mut last_record = None;
+        // Further entries of the record before, which the next one may have as its parent.
+        let mut same_record: Vec<&EntryId> = Vec::new();
         for (number, (at, outline, id)) in self.chain.iter().enumerate() {
+            // A record may have several entries, such as a compaction and its summary.
+            let place = Some((outline.volume, outline.span));
+            if last_record == place {
+                same_record.push(id);
+                continue;
+            }
+            last_record = place;
+            let named = same_record.iter().copied();
+            let named = named.filter(|id| outline.link == Link::Parent(id.key()));
+            parent = named.last().or(parent);
+            same_record.clear();
             let record = reader.full_record(*at)?;
             // A compaction starts a new chain; any other entry has the previous one as its parent.
             let new_parent = match parent {

@@ -35,6 +35,7 @@ mod documents;
 mod file_versions;
 mod find_message;
 mod fork;
+mod fork_bases;
 mod incremental_reader;
 mod info;
 mod inventory;
@@ -92,6 +93,7 @@ pub use costs::{Costs, RecentQuery};
 pub use documents::{Documents, NewSavedVersion, RunLog};
 pub use file_versions::{SavedFile, SavedVersion};
 pub use fork::ForkedSession;
+pub(crate) use fork_bases::refuse_rewrite;
 pub(crate) use incremental_reader::{
     IncrementalReader, LocatedEntry, each_line_of_open_file, working_directories,
 };

@@ -29,12 +29,15 @@ mod rows;
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_jsonl::{FileId, FileIdParts, OpenLog, RangeReader, ReadAt};
-use annals_layouts::model::{Artifact, FilePart, Framing, LinesOrDocument, RowFormat};
+use annals_layouts::model::{
+    Artifact, DocumentFormat, FilePart, Framing, LinesOrDocument, RowFormat,
+};
 use jiff::Timestamp;
 
 use serde::{Deserialize, Serialize};
@@ -133,7 +136,9 @@ impl SharedSource {
     pub(super) fn open(&self, path: &Path, framing: Framing) -> io::Result<OpenLog> {
         match framing {
             Framing::Lines => OpenLog::open(path),
-            Framing::Document(format) => derive(OpenLog::open(path)?, format.to_lines, MAX_DOCUMENT),
+            Framing::Document(format) => {
+                derive(OpenLog::open(path)?, format.to_lines, MAX_DOCUMENT)
+            }
             Framing::LinesOrDocument(format) => open_either(OpenLog::open(path)?, format),
             Framing::Files(format) => {
                 let main = OpenLog::open(path)?;
@@ -230,6 +235,20 @@ fn sessions_of_database(
     Ok(sessions)
 }
 
+/// Derives the records of the first `len` bytes of an open document.
+pub(super) fn derive_beginning(
+    file: &File,
+    len: u64,
+    format: &DocumentFormat,
+) -> io::Result<OpenLog> {
+    let id = FileId::from(&file.metadata()?);
+    if len > MAX_DOCUMENT {
+        return Err(too_large(MAX_DOCUMENT));
+    }
+    let lines = (format.to_lines)(&annals_jsonl::read_span(file, 0, len)?);
+    Ok(OpenLog::Derived(Arc::new(DerivedLines { id, lines })))
+}
+
 /// Opens a log as it is, or derives the records of a document.
 fn open_either(bytes: OpenLog, format: &LinesOrDocument) -> io::Result<OpenLog> {
     let mut beginning = Vec::new();
@@ -241,11 +260,7 @@ fn open_either(bytes: OpenLog, format: &LinesOrDocument) -> io::Result<OpenLog> 
 }
 
 /// Derives the records of a document of at most `limit` bytes.
-fn derive(
-    bytes: OpenLog,
-    to_lines: impl Fn(&[u8]) -> Vec<u8>,
-    limit: u64,
-) -> io::Result<OpenLog> {
+fn derive(bytes: OpenLog, to_lines: impl Fn(&[u8]) -> Vec<u8>, limit: u64) -> io::Result<OpenLog> {
     let id = bytes.id()?;
     let mut document = Vec::new();
     let mut reader = RangeReader::between(bytes, 0, limit + 1);

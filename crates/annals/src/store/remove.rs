@@ -13,7 +13,7 @@ use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, AppendOptions, FileId, Removal};
 
 use super::inventory::{RootFile, SessionFiles};
-use super::{Root, Store, session_list, trash};
+use super::{Root, Store, fork_bases, session_list, trash};
 
 /// Files of one session, or of several that share files.
 #[derive(Debug)]
@@ -58,6 +58,7 @@ impl FileSet {
             .iter()
             .try_for_each(|files| files.refuse_read_only())?;
         trash::refuse_shared(group.iter().copied())?;
+        fork_bases::refuse_with_forks(group)?;
         let beside = group.iter().flat_map(|files| trash::own_attachments(files));
         FileSet::new(group, beside.collect())
     }

@@ -295,7 +295,14 @@ impl Root {
             lock_file: self.has_lock_file(path),
             ..options
         };
-        Ok(Log::open(path, options)?)
+        Ok(Log::open(path, options)?.with_thread_lock(self.thread_lock(path)))
+    }
+
+    /// Returns the file that the root's program locks while it has the session of a log open.
+    pub(crate) fn thread_lock(&self, path: &Path) -> Option<PathBuf> {
+        let lock = self.layout.spec().thread_lock?;
+        let artifact = self.layout.classify(path.strip_prefix(&self.path).ok()?)?;
+        Some(self.path.join(lock(&artifact)?))
     }
 
     /// Returns whether a file is the lock file of a log. Lock files are empty.

@@ -30,7 +30,7 @@ use annals_layouts::model::SessionId;
 use super::archive_overlay::{StoredRows, stored_rows};
 use super::inventory::{Inventory, RootFile, SessionFiles};
 use super::remove::{FileSet, ensure_unchanged};
-use super::{Root, Store, session_list};
+use super::{Root, Store, fork_bases, session_list};
 
 pub use purge::{Purgeable, TrashContents};
 
@@ -92,7 +92,7 @@ impl SessionFiles {
         let mut groups: Vec<Vec<&SessionFiles>> = Vec::new();
         let mut group_of: HashMap<&Path, usize> = HashMap::new();
         for &files in sessions {
-            let volumes = files.logs().flat_map(RootFile::volumes);
+            let volumes = files.logs().flat_map(own_volumes);
             let shared = volumes.filter(|file| file.slice.is_some());
             let paths: HashSet<&Path> = shared.map(|file| file.path.as_path()).collect();
             let mut met: BTreeSet<usize> = paths
@@ -391,9 +391,15 @@ fn undo_files(files: impl IntoIterator<Item = (PathBuf, u64)>) -> Vec<UndoFile> 
 pub(super) fn volumes<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Vec<&'a RootFile> {
     let mut seen = HashSet::new();
     let all = sessions.flat_map(SessionFiles::logs);
-    let all = all.flat_map(|file| file.volumes().rev());
+    let all = all.flat_map(own_volumes);
     all.filter(|file| !file.is_archived() && seen.insert(file.path.as_path()))
         .collect()
+}
+
+/// Returns the volumes of a log, the newest first, without logs of other sessions that it continues.
+fn own_volumes(file: &RootFile) -> impl Iterator<Item = &RootFile> {
+    let is_own = |volume: &&RootFile| volume.path == file.path || !fork_bases::may_refer(volume);
+    file.volumes().rev().filter(is_own)
 }
 
 /// Fails if the sessions' logs have records of other sessions. Records of their sub-agents are
@@ -401,7 +407,7 @@ pub(super) fn volumes<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> V
 pub(super) fn refuse_shared<'a>(sessions: impl Iterator<Item = &'a SessionFiles>) -> Result<()> {
     let mut left: HashMap<&Path, u64> = HashMap::new();
     let logs = sessions.flat_map(SessionFiles::logs);
-    for file in logs.flat_map(RootFile::volumes) {
+    for file in logs.flat_map(own_volumes) {
         if let Some(share) = &file.slice {
             let left = left.entry(&file.path).or_insert(share.known_end);
             *left = left.saturating_sub(share.bytes());

@@ -30,7 +30,7 @@ use annals_layouts::layout::{
     AppendState, Change, Edit, EditPlan, NewSession, PlanContext, Spawn, Writer,
 };
 use annals_layouts::model::{
-    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Members, SessionId,
+    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Framing, Members, SessionId,
     TitleSource, Todo,
 };
 
@@ -41,7 +41,7 @@ pub(crate) use self::shared_append::append_shared;
 pub(super) use self::shared_append::{append_to_sibling, append_with_companion};
 
 use super::Root;
-use super::append_point::{AppendPoint, decode_records};
+use super::append_point::{AppendPoint, decode_derived, decode_records};
 use super::companion::{SplitRecords, WrittenEntries};
 use super::document::replace_if_unchanged;
 use super::inventory::RootFile;
@@ -341,10 +341,17 @@ impl SessionWriter {
         let places = places
             .into_iter()
             .map(|place| (place.offset, place.end - place.offset));
+        let places: Vec<(u64, u64)> = places.collect();
+        let end = places.last().map_or(0, |(offset, len)| offset + len);
         let records = written.iter().zip(places);
-        let mut entries = before.map_or_else(Vec::new, |(log, last)| {
-            decode_records(&self.root, &log, records, last)
-        });
+        let mut entries = match before {
+            Some((log, _)) if matches!(log.framing, Framing::Document(_)) => {
+                let file = self.append_point().file.clone();
+                decode_derived(&self.root, &file, end, written.len())?
+            }
+            Some((log, last)) => decode_records(&self.root, &log, records, last),
+            None => Vec::new(),
+        };
         if entries
             .iter()
             .any(|entry| matches!(entry.body, Body::Message(_)))

@@ -30,7 +30,7 @@ const LONGEST: u64 = 6_000;
 fn seeds(target: &str) -> Vec<Vec<u8>> {
     let typed = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect();
     match target {
-        "claude_code" | "chorus" | "clog" | "orchestrator" => {
+        "claude_code" | "chorus" | "clog" | "orchestrator" | "codex" | "pi" => {
             let layout = target.replace('_', "-");
             files(&layout)
                 .into_iter()
@@ -143,9 +143,16 @@ fn files(name: &str) -> Vec<(usize, Vec<u8>)> {
     {
         for file in case.files() {
             let which = kinds.iter().position(|kind| *kind == file.artifact.kind);
-            let short = fs::metadata(&file.path).unwrap().len() < LONGEST;
+            let mut bytes = fs::read(&file.path).unwrap();
+            if matches!(name, "codex" | "pi") && bytes.len() as u64 >= LONGEST {
+                // Their recordings are long: the first lines are enough.
+                let beginning = &bytes[..LONGEST as usize - 1];
+                let end = beginning.iter().rposition(|byte| *byte == b'\n');
+                bytes.truncate(end.map_or(0, |end| end + 1));
+            }
+            let short = (bytes.len() as u64) < LONGEST;
             if let (Some(which), true) = (which, short) {
-                found.push((which, fs::read(&file.path).unwrap()));
+                found.push((which, bytes));
             }
         }
     }

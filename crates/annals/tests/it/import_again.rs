@@ -93,7 +93,10 @@ impl Desk {
     }
 
     fn messages(&self, at: usize) -> usize {
-        self.session(at).messages(&Default::default()).unwrap().len()
+        self.session(at)
+            .messages(&Default::default())
+            .unwrap()
+            .len()
     }
 }
 
@@ -139,10 +142,18 @@ fn second_import_changes_nothing() {
         let name = layout.name();
         let desk = Desk::new(name);
         let first = desk.import().unwrap();
-        assert!(first.iter().all(|it| !it.already_imported && it.entries > 0), "{name}");
+        assert!(
+            first
+                .iter()
+                .all(|it| !it.already_imported && it.entries > 0),
+            "{name}"
+        );
         let before = desk.tree();
         let messages: Vec<usize> = (0..3).map(|at| desk.messages(at)).collect();
-        assert!(messages.iter().all(|count| *count >= 4), "{name} {messages:?}");
+        assert!(
+            messages.iter().all(|count| *count >= 4),
+            "{name} {messages:?}"
+        );
         for at in 0..3 {
             let session = desk.session(at);
             assert_eq!(session.title().unwrap().text, "Looking", "{name}");
@@ -256,7 +267,10 @@ fn interrupted_import_with_fresh_ids_keeps_the_ids() {
         assert_eq!(already, [true, true, false], "{name}");
         // A new import is another copy.
         let third = desk.import_with(fresh()).unwrap();
-        assert!(third.iter().all(|it| !ids(&first).contains(&it.session)), "{name}");
+        assert!(
+            third.iter().all(|it| !ids(&first).contains(&it.session)),
+            "{name}"
+        );
         assert_eq!(desk.store.inventory().sessions.len(), 6, "{name}");
     }
 }

@@ -1,5 +1,6 @@
 //! Integration tests of the library: conformance, crashes, concurrency.
 
+mod agent_writers;
 mod archive;
 mod archived;
 mod archived_files;

@@ -7,12 +7,14 @@ use crate::model::DocumentFormat;
 /// The conversations.
 pub(super) static CHAT: DocumentFormat = DocumentFormat {
     name: "aider-chat",
+    keeps_lines: false,
     to_lines: chat_lines,
 };
 
 /// The typed prompts.
 pub(super) static INPUT: DocumentFormat = DocumentFormat {
     name: "aider-input",
+    keeps_lines: false,
     to_lines: input_lines,
 };
 
@@ -183,7 +185,10 @@ impl Fold {
     /// Reads the model, and the tokens of the answer before.
     fn notice(&mut self, text: &str) {
         for line in text.lines() {
-            if let Some(model) = line.strip_prefix("Model: ").or(line.strip_prefix("Main model: ")) {
+            if let Some(model) = line
+                .strip_prefix("Model: ")
+                .or(line.strip_prefix("Main model: "))
+            {
                 let name = model.split(" with ").next().unwrap_or(model).trim();
                 self.model = Some(name.to_owned());
             }

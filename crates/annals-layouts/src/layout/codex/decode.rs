@@ -1,15 +1,17 @@
 //! Decodes the derived lines of rollouts, and the other documents of the root.
 
+use serde_json::value::RawValue;
+
 use crate::json::{Flag, Raw, Text, object};
 use crate::layout::entry_outline;
 use crate::layout::usage_fields::decode_time;
-use crate::layout::{Decoded, Decoder, Record};
+use crate::layout::{Decoded, Decoder, Record, annotations};
 use crate::model::{
-    AgentId, ArtifactKind, Block, Body, Entry, EntryContext, EntryId, Fact, FlawKind, HistoryBase,
-    Link, ListRow, ListSubject, Message, Outline, Role, SessionId, Span, Usage,
+    AgentId, ArtifactKind, Block, Body, Entry, EntryContext, EntryId, EntryKey, Fact, FlawKind,
+    HistoryBase, Link, ListRow, ListSubject, Message, Outline, Role, SessionId, Span, Usage,
 };
 
-use super::items::{self, Event, Item, Line, Meta};
+use super::items::{self, Event, HIDDEN, Item, Line, Meta};
 
 object! {
     struct Derived<'a> {
@@ -25,6 +27,8 @@ object! {
         "fault" => fault: Text<'a>,
         "spawned" => spawned: Text<'a>,
         "resumes" => resumes: Flag,
+        "leaf" => leaf: Text<'a>,
+        "ordinal" => ordinal: Raw<'a>,
         "record" => record: Raw<'a>,
     }
 }
@@ -40,9 +44,15 @@ object! {
     }
 }
 
-/// Decodes derived lines.
+/// Key of the number of a thread's last line among the values that the writer needs.
+pub(super) const ORDINAL: &str = "ordinal";
+
+/// Decodes derived lines, or the lines of a rollout itself for a repair.
 #[derive(Debug)]
-pub(super) struct LineDecoder;
+pub(super) struct LineDecoder {
+    /// Whether the lines are those of the rollout.
+    pub(super) is_raw: bool,
+}
 
 /// The entries of a line, with what only outlines have.
 #[derive(Default)]
@@ -56,11 +66,34 @@ struct Decoding {
     continues: bool,
     /// Whether the program would resume at the first entry if nothing followed.
     resumes: bool,
+    /// The entry at which the program would resume although other lines follow it.
+    leaf: Option<EntryKey>,
+    /// Number of the line in its thread.
+    ordinal: Option<String>,
 }
 
 impl LineDecoder {
     fn read<T>(&self, record: &Record<'_>, out: &mut Decoded<T>) -> Decoding {
         let mut fault = None;
+        if self.is_raw {
+            let read = record.object_or_pieces(out, is_record, |text| {
+                let derived = Derived {
+                    record: Raw(Some(serde_json::from_str::<&RawValue>(text)?.get())),
+                    ..Derived::default()
+                };
+                Ok(decoding(&derived, record.span))
+            });
+            return match read {
+                Ok(found) => found,
+                Err(pieces) => {
+                    let mut found = Decoding::default();
+                    for piece in &pieces {
+                        found.entries.extend(self.read(piece, out).entries);
+                    }
+                    found
+                }
+            };
+        }
         let read = record.object(out, |text| {
             let derived: Derived<'_> = serde_json::from_str(text)?;
             fault = derived.fault.owned();
@@ -90,6 +123,10 @@ impl Decoder for LineDecoder {
                 outline
                     .facts
                     .extend(found.resumes.then_some(Fact::ResumesHere));
+                outline.facts.extend(found.leaf.map(Fact::Resume));
+                let ordinal = found.ordinal.as_deref();
+                let ordinal = ordinal.map(|last| Fact::WriterState(ORDINAL.into(), last.into()));
+                outline.facts.extend(ordinal);
             }
             out.items.push(outline);
         }
@@ -100,6 +137,16 @@ impl Decoder for LineDecoder {
         let found = self.read(record, out);
         entry_outline::push_entries(record, before, found.entries, out);
     }
+
+    fn is_record(&self, object: &str) -> bool {
+        is_record(object)
+    }
+}
+
+/// Returns whether an object is a line of a rollout and not part of one.
+fn is_record(object: &str) -> bool {
+    let line: Line<'_> = Raw(Some(object)).parse();
+    line.kind.non_empty().is_some() && line.payload.is_some() && line.timestamp.is_some()
 }
 
 fn decoding(derived: &Derived<'_>, span: Span) -> Decoding {
@@ -107,6 +154,8 @@ fn decoding(derived: &Derived<'_>, span: Span) -> Decoding {
     let mut found = Decoding {
         continues: derived.continues.0,
         resumes: derived.resumes.0,
+        leaf: derived.leaf.non_empty().map(EntryKey::from_text),
+        ordinal: derived.ordinal.0.map(str::to_owned),
         ..Decoding::default()
     };
     let opaque = || Body::Opaque {
@@ -115,7 +164,9 @@ fn decoding(derived: &Derived<'_>, span: Span) -> Decoding {
     };
     let mut context = EntryContext::default();
     let mut summary = None;
-    let body = match line.kind.or_empty() {
+    let kind = line.kind.or_empty();
+    let body = match kind.strip_prefix(HIDDEN).unwrap_or(kind) {
+        "note" if kind != "note" => annotations::body(line.payload),
         "session_meta" if derived.thread.0 => {
             let meta: Meta<'_> = line.payload.parse();
             context.cwd = meta.cwd.owned();
@@ -136,6 +187,10 @@ fn decoding(derived: &Derived<'_>, span: Span) -> Decoding {
             let turn: Context<'_> = line.payload.parse();
             context.cwd = turn.cwd.owned();
             opaque()
+        }
+        // The compaction before it has a line of its own.
+        "compacted" if line.annex.compact.0 => {
+            Body::Message(summary_message(&line.payload.parse()))
         }
         "compacted" => {
             let compacted: Compacted<'_> = line.payload.parse();
@@ -162,9 +217,10 @@ fn decoding(derived: &Derived<'_>, span: Span) -> Decoding {
     };
     let time = decode_time(line.timestamp);
     let mut entry = Entry::new(span, body);
+    entry.context = context;
+    line.annex.apply_to_entry(&mut entry);
     entry.id = derived.id.non_empty().map(EntryId::new);
     entry.parent = derived.parent.non_empty().map(EntryId::new);
-    entry.context = context;
     let after = entry.id.clone();
     found.entries.push(entry);
     if let Some((message, id)) = summary.zip(after.as_ref()) {
@@ -284,6 +340,17 @@ object! {
 pub(super) struct DocumentDecoder(pub(super) ArtifactKind);
 
 impl DocumentDecoder {
+    /// Returns the threads in a list of names, with their names.
+    pub(super) fn rows(list: &[u8]) -> Vec<(String, String)> {
+        let text = String::from_utf8_lossy(list);
+        let rows = text.lines().filter_map(|line| named_row(line.trim()));
+        let row = |row: ListRow| match row.subject {
+            ListSubject::Session(id) => Some((id.to_string(), row.title?)),
+            ListSubject::Folder(_) => None,
+        };
+        rows.filter_map(row).collect()
+    }
+
     fn entry<T>(&self, record: &Record<'_>, out: &mut Decoded<T>) -> Option<Entry> {
         if self.0 == ArtifactKind::SessionList {
             let text = String::from_utf8_lossy(record.bytes);

@@ -15,22 +15,26 @@
 //! | `fault` | why tokens could not be read |
 //! | `spawned` | thread of the sub-agent that a call started |
 //! | `resumes` | the program would resume here if nothing followed |
+//! | `leaf` | the entry at which the program would resume, in a line that it does not send |
+//! | `ordinal` | number of the line in its thread |
 //! | `record` | the line itself |
 //!
 //! A line that cannot be parsed is kept as it is, and the decoder reports it.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use crate::json::{Raw, Text, object, quote};
-use crate::layout::AGENT_SEPARATOR;
 use crate::layout::usage_fields::decode_count;
+use crate::layout::{AGENT_SEPARATOR, PROGRAM};
 use crate::model::DocumentFormat;
 
-use super::items::{self, Event, Item, Line, Meta};
+use super::items::{self, Event, HIDDEN, Item, Line, Meta};
 
 /// A rollout.
 pub(super) static ROLLOUT: DocumentFormat = DocumentFormat {
     name: "codex-rollout",
+    keeps_lines: true,
     to_lines: |bytes| {
         const MARK: &[u8] = b"\xef\xbb\xbf";
         let mut fold = Fold::default();
@@ -86,6 +90,8 @@ struct Slot {
     fault: Option<String>,
     spawned: Option<String>,
     resumes: bool,
+    leaf: Option<String>,
+    ordinal: Option<u64>,
 }
 
 /// State of a thread while its lines are read.
@@ -130,8 +136,16 @@ impl<'a> Fold<'a> {
 
     fn slot(&mut self, number: usize, line: &Line<'a>) -> Slot {
         let mut slot = Slot::default();
+        slot.ordinal = line.ordinal.count().ok().flatten();
+        let is_ours = line.annex.program.get() == Some(PROGRAM);
         match line.kind.or_empty() {
-            "session_meta" => self.thread(line.payload.parse(), &mut slot),
+            "session_meta" => {
+                let agent = line.annex.id.owned().filter(|_| is_ours);
+                self.thread(line.payload.parse(), agent, &mut slot);
+            }
+            _ if is_ours || line.annex.id.non_empty().is_some() => {
+                self.own_line(number, line, &mut slot);
+            }
             "turn_context" => {
                 let context: Context<'a> = line.payload.parse();
                 self.model = context.model.owned().or(self.model.take());
@@ -163,7 +177,63 @@ impl<'a> Fold<'a> {
         slot
     }
 
-    fn thread(&mut self, meta: Meta<'a>, slot: &mut Slot) {
+    /// Adds a line that annals wrote or copied: it names its id and its parent.
+    fn own_line(&mut self, number: usize, line: &Line<'a>, slot: &mut Slot) {
+        let annex = &line.annex;
+        let kind = line.kind.or_empty();
+        let item: Item<'a> = line.payload.parse();
+        match kind.strip_prefix(HIDDEN).unwrap_or(kind) {
+            "response_item" | "compacted" | "compaction" | "system" => {}
+            "event_msg" if annex.id.non_empty().is_some() => {}
+            "note" => {
+                slot.id = annex.id.non_empty().map(str::to_owned);
+                return;
+            }
+            _ => return,
+        }
+        let last = self.last.clone();
+        self.chain(number, annex.id.non_empty(), slot);
+        if annex.parent.0.is_some() {
+            slot.continues = false;
+            slot.parent = annex.parent.text().map(Cow::into_owned);
+        }
+        let is_user = item.role.get() == Some("user");
+        slot.human = match annex.human.0 {
+            Some(human) => human == "true",
+            None => is_user && !item.is_injected(),
+        };
+        if annex.aside.0 || annex.sidechain.0 {
+            self.last = last;
+            slot.leaf.clone_from(&self.last);
+            return;
+        }
+        if kind == "compacted" && !annex.compact.0 {
+            // The line of the program, with the compaction and its summary.
+            self.last = slot.id.as_deref().map(items::summary_id);
+        }
+        if slot.human {
+            self.prompts.push(slot.parent.clone());
+        }
+        self.untyped.clear();
+        self.end_reply();
+        if annex.usage.is_some() && annex.response.non_empty().is_none() {
+            slot.response.clone_from(&slot.id);
+        }
+        if item.name.get() == Some("spawn_agent") {
+            self.spawns.extend(item.call.owned());
+        }
+        slot.spawned = self.spawned(&item);
+    }
+
+    /// Returns the sub-agent that the result of a call names.
+    fn spawned(&self, item: &Item<'a>) -> Option<String> {
+        let is_result = item.output.is_some() && self.spawns.contains(item.call.or_empty());
+        let result = item.output.text().filter(|_| is_result)?;
+        let result: SpawnResult<'_> = Raw(Some(&result)).parse();
+        result.agent.owned()
+    }
+
+    fn thread(&mut self, meta: Meta<'a>, agent: Option<String>, slot: &mut Slot) {
         let id = meta.id.or_empty();
         self.origin = id.to_owned();
         if self.session.is_some() || id.is_empty() {
@@ -174,7 +244,8 @@ impl<'a> Fold<'a> {
         self.session = Some(match meta.parent() {
             Some(parent) => {
                 let top = meta.session.non_empty().filter(|top| *top != id);
-                format!("{}{AGENT_SEPARATOR}{id}", top.unwrap_or(&parent))
+                let agent = agent.as_deref().unwrap_or(id);
+                format!("{}{AGENT_SEPARATOR}{agent}", top.unwrap_or(&parent))
             }
             None => id.to_owned(),
         });
@@ -204,11 +275,7 @@ impl<'a> Fold<'a> {
             "function_call_output" | "custom_tool_call_output" => {
                 self.chain(number, id, slot);
                 self.ended = true;
-                if self.spawns.contains(item.call.or_empty()) {
-                    let result = item.output.text().unwrap_or_default();
-                    let result: SpawnResult<'_> = Raw(Some(&result)).parse();
-                    slot.spawned = result.agent.owned();
-                }
+                slot.spawned = self.spawned(item);
             }
             _ => {}
         }
@@ -346,6 +413,8 @@ impl<'a> Fold<'a> {
             add("fault", quoted(&slot.fault));
             add("spawned", quoted(&slot.spawned));
             add("resumes", flag(slot.resumes));
+            add("leaf", quoted(&slot.leaf));
+            add("ordinal", slot.ordinal.map(|ordinal| ordinal.to_string()));
             add("record", Some(text.trim().to_owned()));
             out.extend_from_slice(format!("{{{}}}", members.join(",")).as_bytes());
             out.extend(text.ends_with('\n').then_some(b'\n'));

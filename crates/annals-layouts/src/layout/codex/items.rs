@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::json::{Raw, Text, object};
+use crate::layout::extension::Extension;
 use crate::model::{Block, HistoryBase};
 
 object! {
@@ -11,6 +12,7 @@ object! {
         "ordinal" => ordinal: Raw<'a>,
         "type" => kind: Text<'a>,
         "payload" => payload: Raw<'a>,
+        "annals" => annex: Extension<'a>,
     }
 }
 
@@ -109,6 +111,9 @@ object! {
 object! {
     struct Info<'a> { "total_token_usage" => total: Raw<'a>, }
 }
+
+/// Beginning of the types of lines that only annals reads.
+pub(super) const HIDDEN: &str = "annals_";
 
 /// Beginnings of user messages that the program writes.
 const INJECTED: [&str; 7] = [
@@ -258,4 +263,33 @@ pub(super) fn is_failure(output: &[Block]) -> bool {
         code.or_else(|| line.strip_prefix("Process exited with code "))
     });
     code.is_some_and(|code| code.trim() != "0")
+}
+
+/// Returns the blocks of an item, and whether it is the result of a tool that failed. A result has the
+/// blocks of its output.
+pub(super) fn decode(payload: Raw<'_>) -> (Vec<Block>, bool) {
+    let item: Item<'_> = payload.parse();
+    match item.kind.or_empty() {
+        "function_call" => {
+            let call = Block::ToolUse {
+                id: item.call_id().to_owned(),
+                name: item.tool(),
+                input: item.call_input(),
+            };
+            (vec![call], false)
+        }
+        "function_call_output" => {
+            let output = Item::blocks(item.output);
+            let is_failure = is_failure(&output);
+            (output, is_failure)
+        }
+        _ => (Item::blocks(item.content), false),
+    }
+}
+
+/// Returns whether the program would send an item if its line were not hidden.
+pub(super) fn is_sendable(payload: Raw<'_>, annex: &Extension<'_>) -> bool {
+    let item: Item<'_> = payload.parse();
+    let is_empty = item.kind.get() == Some("message") && item.content.list().is_empty();
+    !is_empty && !annex.api_error.0
 }

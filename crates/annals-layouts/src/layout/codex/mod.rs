@@ -1,10 +1,11 @@
-//! The layout of Codex CLI, read-only.
+//! The layout of Codex CLI.
 //!
 //! ```text
 //! sessions/<year>/<month>/<day>/rollout-<time>-<thread>.jsonl   a thread: a session, a fork or a sub-agent
 //! archived_sessions/rollout-<time>-<thread>.jsonl               a thread that was archived
 //! session_index.jsonl                                           {id, thread_name, updated_at}: names, the last one wins
 //! history.jsonl                                                 {session_id, ts (seconds), text}: prompts that were typed
+//! annals/…                                                      files of annals, such as todos: see `own_files.rs`
 //! *.sqlite                                                      not read: derived from the rollouts
 //! auth.json                                                     not read: secrets
 //! ```
@@ -20,6 +21,7 @@
 //! | `event_msg` | what the program shows; repeats texts of response items |
 //! | `compacted` | `{message, replacement_history?}`: a summary replaces everything before |
 //! | `token_usage_record` | `{response_id, usage, thread_token_usage}`: tokens of one response and of the thread so far |
+//! | `annals_…`, and the member `annals` of any line | only read by annals: see `write.rs` |
 //! | `world_state` and others | not interpreted |
 //!
 //! Types of `response_item`:
@@ -51,17 +53,21 @@
 //! has what `total_token_usage` has increased by. `input_tokens` includes `cached_input_tokens` and
 //! `cache_write_input_tokens`, `output_tokens` includes `reasoning_output_tokens`. A fork that copies
 //! lines counts on from its parent's sums, so equal sums of one origin are one response.
+//!
+//! While the program has a thread open, it holds the lock of `thread-writer-locks/<thread>.lock`.
 
 mod decode;
 mod fold;
 mod items;
 mod path;
+mod write;
 
 use std::path::{Path, PathBuf};
 
-use crate::model::{Artifact, ArtifactKind};
+use crate::model::{Artifact, ArtifactKind, Framing};
 
 use super::opaque::OpaqueDecoder;
+use super::todos::TodosDecoder;
 use super::{Decoder, Env, Layout, LayoutChecks, LayoutSpec, Writer};
 
 /// The layout of Codex CLI.
@@ -70,6 +76,11 @@ pub struct Codex;
 
 static SPEC: LayoutSpec = LayoutSpec {
     attributes: &["forked_from"],
+    thread_lock: Some(path::thread_lock),
+    unlisted_in: Some((
+        "state_5.sqlite",
+        "Codex finds the session by its id, but not with --last until it has opened it",
+    )),
     ..LayoutSpec::new("codex")
 };
 
@@ -115,16 +126,19 @@ impl Layout for Codex {
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
         match artifact.kind {
-            kind if kind.is_conversation() => Box::new(decode::LineDecoder),
+            kind if kind.is_conversation() => Box::new(decode::LineDecoder {
+                is_raw: artifact.framing == Framing::Lines,
+            }),
             ArtifactKind::History | ArtifactKind::SessionList => {
                 Box::new(decode::DocumentDecoder(artifact.kind))
             }
+            ArtifactKind::Todos => Box::new(TodosDecoder),
             _ => Box::new(OpaqueDecoder),
         }
     }
 
     fn writer(&self) -> Option<&dyn Writer> {
-        None
+        Some(self)
     }
 
     fn checks(&self) -> &dyn LayoutChecks {

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::layout::path_parts;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::layout::{own_files, path_parts};
 use crate::model::{Artifact, ArtifactKind, Framing, SessionId};
 
 use super::fold;
@@ -18,8 +21,12 @@ pub(super) fn may_hold_files(dir: &Path) -> bool {
         [ARCHIVED] => true,
         // Year, month and day; the program reads rollouts in any of these directories.
         ["sessions", ref dated @ ..] => dated.len() <= 3 && dated.iter().all(|name| is_name(name)),
-        _ => false,
+        _ => own_files::may_hold_files(dir),
     }
+}
+
+fn may_hold_rollouts(dir: &Path) -> bool {
+    may_hold_files(dir) && !own_files::may_hold_files(dir)
 }
 
 pub(super) fn classify(path: &Path) -> Option<Artifact> {
@@ -27,7 +34,7 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
     Some(match *path_parts(path)?.as_slice() {
         ["session_index.jsonl"] => Artifact::new(K::SessionList),
         ["history.jsonl"] => Artifact::new(K::History),
-        [ref dirs @ .., file] if may_hold_files(&dirs.iter().collect::<PathBuf>()) => {
+        [ref dirs @ .., file] if may_hold_rollouts(&dirs.iter().collect::<PathBuf>()) => {
             let stem = file.strip_prefix("rollout-")?.strip_suffix(".jsonl")?;
             let (before, id) = stem.split_at_checked(stem.len().checked_sub(UUID)?)?;
             Artifact {
@@ -37,7 +44,7 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
                 ..Artifact::new(K::SharedLog)
             }
         }
-        _ => return None,
+        _ => return own_files::classify(path),
     })
 }
 
@@ -47,8 +54,8 @@ pub(super) fn path_for(artifact: &Artifact) -> PathBuf {
         (K::SessionList, _, _) => "session_index.jsonl".into(),
         (K::History, _, _) => "history.jsonl".into(),
         (K::SharedLog, Some(before), Some(id)) => format!("{before}{id}.jsonl").into(),
-        // The layout has no such files.
-        _ => PathBuf::new(),
+        // The layout has no other files.
+        _ => own_files::path_for(artifact).unwrap_or_default(),
     }
 }
 
@@ -95,4 +102,27 @@ pub(super) fn is_program_file(path: &Path) -> bool {
 /// Returns whether this is the name of a directory that holds rollouts.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains('\0')
+}
+
+/// Returns whether an id has the form of a thread's: a UUID.
+pub(super) fn is_thread(id: &str) -> bool {
+    let fits = |(at, byte): (usize, u8)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    id.len() == UUID && id.bytes().enumerate().all(fits)
+}
+
+/// Returns directory and name of a new rollout, up to its thread.
+pub(super) fn new_name(now: Timestamp, zone: &TimeZone) -> String {
+    let now = now.to_zoned(zone.clone());
+    now.strftime("sessions/%Y/%m/%d/rollout-%Y-%m-%dT%H-%M-%S-")
+        .to_string()
+}
+
+/// Returns the file that the program locks while it has the thread of a rollout open.
+pub(super) fn thread_lock(log: &Artifact) -> Option<PathBuf> {
+    let thread = log.session.as_ref()?;
+    let is_rollout = log.kind == ArtifactKind::SharedLog;
+    is_rollout.then(|| PathBuf::from(format!("thread-writer-locks/{thread}.lock")))
 }

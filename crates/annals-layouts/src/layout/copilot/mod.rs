@@ -144,7 +144,10 @@ impl LayoutChecks for Copilot {
                 ) || first == ".workspace-fork.lock"
                     || first.starts_with("events.jsonl.backup-before-recovery-")
             }
-            ["logs" | "pkg" | "skills" | "agents" | "installed-plugins" | "mcp-oauth-config", ..] => true,
+            [
+                "logs" | "pkg" | "skills" | "agents" | "installed-plugins" | "mcp-oauth-config",
+                ..,
+            ] => true,
             [file] => {
                 file.starts_with("session-store.db")
                     || matches!(

@@ -27,6 +27,7 @@ use crate::model::DocumentFormat;
 /// A log of patches.
 pub(super) static PATCHES: DocumentFormat = DocumentFormat {
     name: "gemini-patches",
+    keeps_lines: false,
     to_lines: |bytes| {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
@@ -42,6 +43,7 @@ pub(super) static PATCHES: DocumentFormat = DocumentFormat {
 /// One document with a list of messages.
 pub(super) static DOCUMENT: DocumentFormat = DocumentFormat {
     name: "gemini-document",
+    keeps_lines: false,
     to_lines: |bytes| {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let lines = document_lines(bytes);
@@ -53,6 +55,7 @@ pub(super) static DOCUMENT: DocumentFormat = DocumentFormat {
 /// An array of prompts.
 pub(super) static PROMPTS: DocumentFormat = DocumentFormat {
     name: "gemini-prompts",
+    keeps_lines: false,
     to_lines: |bytes| {
         let mut out = Vec::new();
         let mut done = 0;

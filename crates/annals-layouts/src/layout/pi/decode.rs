@@ -1,8 +1,9 @@
 //! Decodes the lines of a log.
 
 use crate::json::{Flag, Pairs, Raw, Text, object};
+use crate::layout::extension::Extension;
 use crate::layout::usage_fields::{decode_count, decode_time, recorded_cost};
-use crate::layout::{Decoded, Decoder, Record, entry_outline};
+use crate::layout::{Decoded, Decoder, PROGRAM, Record, annotations, entry_outline};
 use crate::model::{
     Block, Body, Entry, EntryId, Fact, FlawKind, Link, Message, Money, Outline, Role, Span,
     TitleSource, Usage,
@@ -23,6 +24,9 @@ object! {
         "name" => name: Text<'a>,
         "label" => label: Text<'a>,
         "content" => content: Raw<'a>,
+        "customType" => custom_type: Text<'a>,
+        "data" => data: Raw<'a>,
+        "annals" => annex: Extension<'a>,
     }
 }
 
@@ -77,10 +81,22 @@ object! {
 }
 
 /// API whose signatures of thinking are those of the model's vendor.
-const ANTHROPIC: &str = "anthropic-messages";
+pub(super) const ANTHROPIC: &str = "anthropic-messages";
 
 /// Type of the header.
-const HEADER: &str = "session";
+pub(super) const HEADER: &str = "session";
+
+/// Key of the version of the format among the values that the writer needs.
+pub(super) const VERSION: &str = "version";
+
+/// Type of a message.
+pub(super) const MESSAGE: &str = "message";
+
+/// `customType` of lines that only annals reads.
+pub(super) const CUSTOM_TYPE: &str = "annals";
+
+/// Model of a reply by annals whose model is not known.
+pub(super) const UNKNOWN_MODEL: &str = "unknown";
 
 /// Decodes the lines of a log.
 #[derive(Debug)]
@@ -93,6 +109,8 @@ struct PiEntry {
     recorded: Option<Money>,
     /// Log that this one was forked from.
     forked_from: Option<String>,
+    /// Version of the format, in a header.
+    version: Option<u64>,
 }
 
 impl From<Entry> for PiEntry {
@@ -101,6 +119,7 @@ impl From<Entry> for PiEntry {
             entry,
             recorded: None,
             forked_from: None,
+            version: None,
         }
     }
 }
@@ -160,6 +179,9 @@ impl Decoder for LineDecoder {
             let fork = found.forked_from.as_deref();
             let fork = fork.map(|id| Fact::Attribute("forked_from", id.into()));
             outline.facts.extend(fork);
+            let version = found.version.map(|version| version.to_string());
+            let version = version.map(|it| Fact::WriterState(VERSION.into(), it.into()));
+            outline.facts.extend(version);
             out.items.push(outline);
         }
     }
@@ -179,13 +201,36 @@ fn line_entries(line: &Line<'_>, span: Span, fault: &mut Option<String>) -> Vec<
     let mut recorded = None;
     let mut spent = None;
     let body = match kind {
-        "message" => {
+        MESSAGE => {
             let message: PiMessage<'_> = line.message.parse();
             let (mut message, cost) = message_body(&message, fault);
             recorded = cost;
             message.response = message.usage.map(|_| response_key(line));
+            if line.annex.program.get() == Some(PROGRAM) {
+                // What annals does not know is required by the format.
+                message.stop_reason = None;
+                message.model = message.model.filter(|model| model != UNKNOWN_MODEL);
+            }
             Body::Message(message)
         }
+        "custom" if line.custom_type.get() == Some(CUSTOM_TYPE) => {
+            match (line.annex.kind.get(), line.data.is_some()) {
+                (Some(MESSAGE), _) => Body::Message(Message::new(Role::System, Vec::new())),
+                (Some("assistant"), _) => {
+                    let mut message = Message::new(Role::Assistant, Vec::new());
+                    let has_usage = line.annex.usage.is_some();
+                    message.response = has_usage.then(|| response_key(line));
+                    Body::Message(message)
+                }
+                (_, true) => annotations::body(line.data),
+                _ => Body::Opaque {
+                    kind: line.kind.owned(),
+                    flaw: None,
+                },
+            }
+        }
+        // The compaction before it has a line of its own.
+        "compaction" if line.annex.compact.0 => Body::Message(sent(vec![text(&line.summary)])),
         "compaction" => {
             spent = usage(line.usage, fault);
             Body::Compaction {
@@ -217,6 +262,8 @@ fn line_entries(line: &Line<'_>, span: Span, fault: &mut Option<String>) -> Vec<
     first.recorded = recorded;
     if kind == HEADER {
         first.entry.context.cwd = line.cwd.owned();
+        line.annex.apply_to_entry(&mut first.entry);
+        first.version = Some(line.version.count().ok().flatten().unwrap_or(1));
         first.forked_from = line.forked_from.get().and_then(session_of_log);
         return vec![first];
     }
@@ -226,9 +273,10 @@ fn line_entries(line: &Line<'_>, span: Span, fault: &mut Option<String>) -> Vec<
         first.entry.id = Some(EntryId::new(&format!("at-{}", span.offset)));
         first.entry.derived_id = true;
     }
+    line.annex.apply_to_entry(&mut first.entry);
     let id = first.entry.id.clone();
     let mut found = vec![first];
-    if let Some(id) = id.filter(|_| kind == "compaction") {
+    if let Some(id) = id.filter(|_| kind == "compaction" && !line.annex.compact.0) {
         let mut message = sent(vec![text(&line.summary)]);
         message.compact_summary = true;
         let mut summary = entry(Body::Message(message));

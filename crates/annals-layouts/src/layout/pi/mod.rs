@@ -1,7 +1,8 @@
-//! The layout of pi, read-only.
+//! The layout of pi.
 //!
 //! ```text
 //! sessions/--<directory>--/<time>_<session>.jsonl   a session; `/`, `\` and `:` in the directory are `-`
+//! annals/…                                          files of annals, such as logs of sub-agents: see `own_files.rs`
 //! auth.json                                         not read: secrets
 //! ```
 //!
@@ -17,7 +18,8 @@
 //! | `session_info` | `name`: the title of the session |
 //! | `label` | `label` of the entry `targetId` |
 //! | `custom_message` | `content` that an extension sends to the model |
-//! | `model_change`, `thinking_level_change`, `custom` | not interpreted |
+//! | `custom` with the `customType` `annals` | only read by annals: see `write.rs` |
+//! | `model_change`, `thinking_level_change`, other `custom` | not interpreted |
 //!
 //! | role of `message` | members |
 //! |---|---|
@@ -36,13 +38,16 @@
 
 mod decode;
 mod path;
+mod write;
 
 use std::path::{Path, PathBuf};
 
-use crate::model::{Artifact, FlawKind};
+use crate::json;
+use crate::model::{Artifact, ArtifactKind, FlawKind};
 
 use super::opaque::OpaqueDecoder;
-use super::{Decoder, Env, Layout, LayoutChecks, LayoutSpec, Writer};
+use super::todos::TodosDecoder;
+use super::{Decoder, Env, Layout, LayoutChecks, LayoutSpec, RepairRules, Writer};
 
 /// The layout of pi.
 #[derive(Debug)]
@@ -91,14 +96,19 @@ impl Layout for Pi {
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
-        match artifact.kind.is_conversation() {
-            true => Box::new(decode::LineDecoder),
-            false => Box::new(OpaqueDecoder),
+        match artifact.kind {
+            kind if kind.is_conversation() => Box::new(decode::LineDecoder),
+            ArtifactKind::Todos => Box::new(TodosDecoder),
+            _ => Box::new(OpaqueDecoder),
         }
     }
 
     fn writer(&self) -> Option<&dyn Writer> {
-        None
+        Some(self)
+    }
+
+    fn repair_rules(&self) -> &dyn RepairRules {
+        self
     }
 
     fn checks(&self) -> &dyn LayoutChecks {
@@ -114,5 +124,20 @@ impl LayoutChecks for Pi {
     fn record_fault(&self, _: &Artifact, first: &str, record: &str) -> Option<(FlawKind, String)> {
         let why = "it has no id: the program drops the whole history if such a record is the last";
         decode::lacks_id(first, record).then(|| (FlawKind::UnfitRecord, why.to_owned()))
+    }
+}
+
+impl RepairRules for Pi {
+    fn set_parent(&self, record: &[u8], parent: Option<&str>) -> Option<Vec<u8>> {
+        let parent = parent.map_or("null".to_owned(), json::quote);
+        json::set_members(record, &[("parentId", &parent)])
+    }
+
+    fn set_id(&self, record: &[u8], id: &str) -> Option<Vec<u8>> {
+        json::set_members(record, &[("id", &json::quote(id))])
+    }
+
+    fn last_duplicate_wins(&self) -> bool {
+        true
     }
 }

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::layout::path_parts;
+use jiff::Timestamp;
+
+use crate::layout::{own_files, path_parts};
 use crate::model::{Artifact, ArtifactKind, SessionId};
 
 /// The beginning of a log's name: the time at which the session began.
@@ -12,7 +14,7 @@ pub(super) fn may_hold_files(dir: &Path) -> bool {
     match *path_parts(dir).unwrap_or_default().as_slice() {
         ["sessions"] => true,
         ["sessions", folder] => is_folder(folder),
-        _ => false,
+        _ => own_files::may_hold_files(dir),
     }
 }
 
@@ -23,7 +25,7 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
             folder: Some(folder.to_owned()),
             ..log(file)?
         }),
-        _ => None,
+        _ => own_files::classify(path),
     }
 }
 
@@ -49,8 +51,8 @@ pub(super) fn path_for(artifact: &Artifact) -> PathBuf {
             path.extend(&artifact.folder);
             path.join(format!("{before}{id}.jsonl"))
         }
-        // The layout has no such files.
-        _ => PathBuf::new(),
+        // The layout has no other files.
+        _ => own_files::path_for(artifact).unwrap_or_default(),
     }
 }
 
@@ -98,4 +100,10 @@ fn is_timed(file: &str) -> bool {
 
 fn is_folder(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains('\0')
+}
+
+/// Returns what stands before the session's id in the name of a log.
+pub(super) fn time_prefix(started: Timestamp) -> String {
+    let time = format!("{started:.3}").replace([':', '.'], "-");
+    format!("{time}_")
 }

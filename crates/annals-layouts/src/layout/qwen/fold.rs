@@ -13,6 +13,7 @@ use crate::model::DocumentFormat;
 /// The log of a session or sub-agent.
 pub(super) static CHAT: DocumentFormat = DocumentFormat {
     name: "qwen-chat",
+    keeps_lines: false,
     to_lines,
 };
 

@@ -7,7 +7,9 @@ use crate::store::RootFile;
 use annals_layouts::layout::{Change, OpenReply};
 use annals_layouts::model::{AgentId, ArtifactKind, Body, Draft, TitleSource};
 
-use super::{GENERATED, Links, SessionEncoder, TargetLog, artifact_label, write_whole_file};
+use super::{
+    GENERATED, Links, SessionEncoder, SplitReplies, TargetLog, artifact_label, write_whole_file,
+};
 
 impl SessionEncoder<'_> {
     /// Converts notes that are in logs of their own.
@@ -20,6 +22,8 @@ impl SessionEncoder<'_> {
             last: HashMap::new(),
             reply: OpenReply::default(),
             pending_usage: None,
+            resumed: None,
+            replies: SplitReplies::default(),
         };
         let links = Links::new(&[]);
         for (at, file) in session.files.notes().enumerate() {
@@ -42,6 +46,7 @@ impl SessionEncoder<'_> {
         match self.plan(&head, &Change::Append(vec![draft]), now) {
             Ok(plan) => {
                 self.title = plan.title.or(self.title.take());
+                self.last_line = plan.added.last().cloned().or(self.last_line.take());
                 self.write_edits(plan.edits, GENERATED)
             }
             Err(error) if error.is_refusal() => Ok(()),

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::store::{Root, record_source};
 use annals_jsonl::{OpenLog, RangeReader, Scanner};
 use annals_layouts::json::describe_json_error;
-use annals_layouts::layout::{AGENT_SEPARATOR, ExportFile};
 use annals_layouts::layout::export_file::{ExportLine, ExportProblem, is_export, parse_line};
+use annals_layouts::layout::{AGENT_SEPARATOR, ExportFile};
 use annals_layouts::model::{AgentId, SessionId};
 
 /// An export in a file, or a copy of one that can be read only once.

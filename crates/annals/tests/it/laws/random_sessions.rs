@@ -112,6 +112,7 @@ fn write(root: &Root, steps: &[Step]) -> Vec<Block> {
     };
     let new = NewSession::new(id, "/home/dev/random");
     let writer = store.create(root, &new, options).unwrap();
+    let is_linear = root.layout.writer().unwrap().is_linear();
     let mut path: Vec<(EntryId, Vec<Block>, bool)> = Vec::new();
     for (at, step) in steps.iter().enumerate() {
         let role = match step.answers {
@@ -140,7 +141,8 @@ fn write(root: &Root, steps: &[Step]) -> Vec<Block> {
             left.and_then(|left| path.get(left))
                 .is_none_or(|(_, _, real)| *real)
         };
-        if let Some(back) = step.back.filter(|back| *back < path.len()).filter(real) {
+        let back = step.back.filter(|_| !is_linear);
+        if let Some(back) = back.filter(|back| *back < path.len()).filter(real) {
             path.truncate(path.len() - back);
             draft.parent = path.last().map(|(id, ..)| id.clone());
         }

@@ -1,0 +1,106 @@
+//! Forks by reference: logs that continue the beginning of another session's log.
+//!
+//! Such a fork loses its history if the log that it continues is removed or changed before the fork
+//! point. The header of a fork names the session.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use annals_layouts::model::{ArtifactKind, Framing};
+
+use super::Root;
+use super::inventory::{RootFile, SessionFiles};
+
+/// Maximum length of a header.
+const MAX_HEADER: u64 = 1 << 20;
+
+/// Returns whether the log of a file continues other logs by reference, instead of in further files.
+pub(crate) fn may_refer(file: &RootFile) -> bool {
+    is_referable(file.artifact.framing)
+}
+
+fn is_referable(framing: Framing) -> bool {
+    matches!(framing, Framing::Document(format) if format.keeps_lines)
+}
+
+/// Fails if other sessions continue the log of one of these.
+pub(crate) fn refuse_with_forks(group: &[&SessionFiles]) -> Result<()> {
+    let logs = group.iter().filter_map(|files| files.log.as_ref());
+    let logs: Vec<&RootFile> = logs.filter(|log| may_refer(log)).collect();
+    let (Some(first), false) = (group.first(), logs.is_empty()) else {
+        return Ok(());
+    };
+    let ids: Vec<&str> = group.iter().map(|files| files.id.as_str()).collect();
+    let own: HashSet<&Path> = logs.iter().map(|log| log.path.as_path()).collect();
+    let forks = forks_of(&first.root, &ids)?;
+    match forks.into_iter().find(|path| !own.contains(path.as_path())) {
+        None => Ok(()),
+        Some(fork) => Err(Error::refused(format!(
+            "{} is a fork that continues session {} by reference and would lose its history; name both sessions, or make the fork independent with `annals fork`",
+            fork.display(),
+            ids.join(", ")
+        ))),
+    }
+}
+
+/// Fails if other sessions continue the log at `path`: its bytes must not move.
+pub(crate) fn refuse_rewrite(root: &Root, path: &Path) -> Result<()> {
+    let within = path.strip_prefix(&root.path).ok();
+    let artifact = within.and_then(|within| root.layout.classify(within));
+    let artifact = artifact.filter(|it| is_referable(it.framing));
+    let Some(session) = artifact.and_then(|artifact| artifact.session) else {
+        return Ok(());
+    };
+    match forks_of(root, &[session.as_str()])?.into_iter().next() {
+        None => Ok(()),
+        Some(fork) => Err(Error::refused(format!(
+            "{} is a fork that continues session {session} by reference, at a byte offset that a repair could move; make it independent with `annals fork` and delete it first",
+            fork.display()
+        ))),
+    }
+}
+
+/// Returns the logs of a root that continue one of these sessions.
+pub(crate) fn forks_of(root: &Root, ids: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut pending = vec![root.path.clone()];
+    while let Some(dir) = pending.pop() {
+        for entry in root.failures.read_dir(&dir) {
+            let path = entry.path();
+            let Ok(within) = path.strip_prefix(&root.path) else {
+                continue;
+            };
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if root.layout.may_hold_logs(within) {
+                    pending.push(path);
+                }
+                continue;
+            }
+            let artifact = root.layout.classify(within);
+            let is_log = artifact.is_some_and(|it| it.kind == ArtifactKind::SharedLog);
+            if is_log && continues_any(&path, ids)? {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn continues_any(log: &Path, ids: &[&str]) -> Result<bool> {
+    let failed = |error| Error::io("read", log, error);
+    let mut header = Vec::new();
+    let file = File::open(log).map_err(failed)?;
+    let read = file.take(MAX_HEADER).read_to_end(&mut header);
+    read.map_err(failed)?;
+    let end = memchr::memchr(b'\n', &header).unwrap_or(header.len());
+    let header = String::from_utf8_lossy(header.get(..end).unwrap_or_default());
+    let member = annals_layouts::json::member;
+    let base = member(&header, "payload").and_then(|payload| member(payload, "history_base"));
+    let id = base.and_then(|base| member(base, "thread_id"));
+    let id = id.and_then(annals_layouts::json::decode_string);
+    Ok(id.is_some_and(|id| ids.contains(&&*id)))
+}

@@ -1,0 +1,361 @@
+#!/usr/bin/env python3
+"""Checks that real agent programs resume what annals wrote, with exactly the intended messages.
+
+Sessions are made, appended to, forked, repaired and converted by annals, and each is resumed by the
+program itself, offline (tools/agent-oracle). What it sends must be what `annals show` prints.
+
+    python3 tools/verify/verify_agents.py                                    # all programs and versions
+    python3 tools/verify/verify_agents.py --agent pi --case append           # some of them
+    python3 tools/verify/verify_agents.py --write docs/AGENTS-VERIFIED.md
+
+Needs npm, and the registry once per version. Exit codes: 0 all as expected, 1 something differs, 2
+could not run."""
+import argparse
+import json
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent / "agent-oracle"))
+
+from agent_oracle import AGENTS, OracleError, ask, npm, without_noise  # noqa: E402
+from annals_cli import REPOSITORY, Annals, AnnalsError, find_annals  # noqa: E402
+
+FIXTURES = REPOSITORY / "fixtures"
+WORK = "/home/dev/work"
+
+# Program: its versions, its root within the folder that the oracle takes.
+PROGRAMS = {
+    "codex": (["0.166.0", "0.80.0"], ""),
+    "pi": (["0.87.1", "0.73.1"], "agent"),
+}
+# Older package names.
+PACKAGES = {("pi", "0.73.1"): ("pi-0.73.1", "@mariozechner/pi-coding-agent@0.73.1", "pi")}
+# Recorded stores of each program, by version.
+RECORDED = {
+    ("codex", "0.166.0"): ["0.166-s02-tools", "0.166-s12-tui"],
+    ("codex", "0.80.0"): ["0.80-s01-qa", "0.80-s09-unicode"],
+    ("pi", "0.87.1"): ["0.87-s02-tools", "0.87-s05-compact", "made-branches"],
+    ("pi", "0.73.1"): ["0.73-s01-qa", "0.73-s06-interrupt"],
+}
+# Roots to convert from: layout, fixture. Their sessions ran in WORK.
+SOURCES = [
+    ("gemini", "document-qa"), ("gemini", "patches-tools"), ("gemini", "patches-rewind"),
+    ("opencode", "1.18-s02-tools"), ("opencode", "1.18-s05-compact"),
+    ("codex", "0.80-s01-qa"), ("codex", "0.166-s02-tools"), ("codex", "0.166-s05-compact"), ("codex", "made-rollback"),
+    ("pi", "0.73-s01-qa"), ("pi", "0.87-s02-tools"), ("pi", "0.87-s05-compact"), ("pi", "made-branches"),
+]
+# Layouts in which a session is made and then converted.
+MADE = ["claude-code", "chorus", "clog", "orchestrator", "codex", "pi"]
+
+SCRIPT = [
+    {"role": "user", "content": "Read notes.txt, please"},
+    {"role": "assistant", "model": "claude-sonnet-4-5", "content": [
+        {"type": "thinking", "thinking": "hm"},
+        {"type": "text", "text": "I read it."},
+        {"type": "tool_use", "id": "toolu_01", "name": "Bash", "input": {"command": "cat notes.txt"}},
+        {"type": "tool_use", "id": "toolu_02", "name": "Bash", "input": {"command": "ls \"é\"\n"}}]},
+    {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "toolu_01", "content": "alpha\nbeta"},
+        {"type": "tool_result", "tool_use_id": "toolu_02", "content": "no such file", "is_error": True}]},
+    {"role": "assistant", "model": "claude-sonnet-4-5", "content": "It has two lines: 日本 🚀."},
+    {"role": "user", "content": "Thanks. \"Quotes\", \\ and\nline breaks?"},
+    {"role": "assistant", "model": "claude-sonnet-4-5", "content": "Fine."},
+]
+MORE = [
+    {"role": "user", "content": "One more question"},
+    {"role": "assistant", "model": "claude-sonnet-4-5", "content": [
+        {"type": "text", "text": "One moment."},
+        {"type": "tool_use", "id": "toolu_09", "name": "Bash", "input": {"command": "true"}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_09", "content": "done"}]},
+    {"role": "assistant", "model": "claude-sonnet-4-5", "content": "The answer."},
+]
+
+
+def canonical(messages):
+    """Returns comparable messages: without reasoning, texts of one role joined, calls as JSON."""
+    found = []
+    for role, kind, text in messages or []:
+        # The private home directory, and what pi puts around a summary.
+        text = re.sub(r"/tmp/agent-oracle-\w+/home", "/home/dev", without_noise(text))
+        text = re.sub(r"The conversation history before this point was compacted into the following summary:\s*<summary>(.*?)</summary>", r"\1", text, flags=re.S)
+        if kind == "think" or (kind == "text" and not text):
+            continue
+        if kind == "call":
+            name, _, given = text.partition(" ")
+            try:
+                text = name + " " + json.dumps(json.loads(given), sort_keys=True)
+            except ValueError:
+                pass
+        if kind == "text" and found and found[-1][:2] == [role, kind]:
+            found[-1][2] += "\n" + text
+            continue
+        found.append([role, kind, text])
+    return [[role, kind, re.sub(r"\s+", " ", text).strip()] for role, kind, text in found]
+
+
+def shown(annals, session):
+    """Returns the messages that the program must send: those that annals shows, from the last
+    compaction on."""
+    entries = annals.json("show", session, "--full")["entries"]
+    messages, summary = [], False
+    for entry in entries:
+        if entry["kind"] == "compaction":
+            messages, summary = [], True
+        if entry["kind"] != "message" or entry.get("role") not in ("user", "assistant") or entry.get("api_error"):
+            continue
+        # The programs send a summary in the user's name.
+        role, summary = "user" if summary else entry["role"], False
+        for block in entry["blocks"]:
+            kind = block["kind"]
+            if kind == "text":
+                messages.append([role, "text", block["text"]])
+            elif kind == "tool_use":
+                messages.append(["assistant", "call", "%s %s" % (block["name"], json.dumps(block["input"]))])
+            elif kind == "tool_result":
+                texts = [part.get("text", "") for part in block["output"]]
+                messages.append(["tool", "result", "\n".join(texts)])
+    return messages
+
+
+class Case:
+    """One store of a program, written by annals."""
+
+    def __init__(self, agent, version, command, folder):
+        self.agent, self.version, self.command = agent, version, command
+        self.store = folder / "store"
+        self.folder = folder
+        self.root = self.store / PROGRAMS[agent][1]
+        self.root.mkdir(parents=True)
+        self.annals = Annals(command, self.root, agent)
+
+    def recorded(self, name):
+        shutil.rmtree(self.root)
+        shutil.copytree(FIXTURES / self.agent / name, self.root)
+        for path in self.root.rglob("*"):
+            path.chmod(0o700 if path.is_dir() else 0o600)
+
+    def session(self):
+        """Returns the newest session."""
+        return self.annals.json("sessions")["sessions"][0]["id"]
+
+    def resumed(self, session=None, cwd="work"):
+        answer = ask(self.agent, self.store, session, self.version, cwd)
+        return answer["messages"] or [["-", "-", answer["stderr"][-300:]]]
+
+    def log(self, session):
+        return Path(self.annals.json("show", session, "--last", "1")["session"]["file"])
+
+
+def append(annals, session, messages):
+    lines = "".join(json.dumps(message) + "\n" for message in messages)
+    annals.run("append", session, stdin=lines)
+
+
+def new(annals, cwd=WORK):
+    session, _ = annals.new(cwd)
+    append(annals, session, SCRIPT)
+    return session
+
+
+def case_new(case):
+    session = new(case.annals)
+    yield "new", session, shown(case.annals, session)
+
+
+def case_append(case):
+    for name in RECORDED[case.agent, case.version]:
+        case.recorded(name)
+        session = case.session()
+        before = case.resumed(session)
+        append(case.annals, session, MORE)
+        added = [["user", "text", "One more question"], ["assistant", "text", "One moment."],
+                 ["assistant", "call", "Bash {\"command\":\"true\"}"], ["tool", "result", "done"], ["assistant", "text", "The answer."]]
+        yield "append to " + name, session, before + added
+
+
+def case_title(case):
+    for name in RECORDED[case.agent, case.version][:1]:
+        case.recorded(name)
+        session = case.session()
+        before = case.resumed(session)
+        case.annals.run("title", session, "Another title")
+        case.annals.run("tag", session, "important")
+        case.annals.run("notes", "add", session, "a note")
+        yield "title, tag and note on " + name, session, before
+
+
+def case_fork(case):
+    for name in RECORDED[case.agent, case.version]:
+        case.recorded(name)
+        session = case.session()
+        before = case.resumed(session)
+        fork = case.annals.json("fork", session)["session"]
+        yield "fork of " + name, fork, before
+    session = new(case.annals)
+    prompt = [entry for entry in case.annals.json("show", session)["entries"] if entry.get("human")][-1]["id"]
+    fork = case.annals.json("fork", "%s@%s" % (session, prompt))["session"]
+    yield "fork at a prompt", fork, shown(case.annals, session)[:-1]
+
+
+def case_repair(case):
+    for name in RECORDED[case.agent, case.version][:1]:
+        case.recorded(name)
+        session = case.session()
+        log = case.log(session)
+        torn = log.read_bytes()
+        torn = torn[:-40]
+        log.write_bytes(torn)
+        before = case.resumed(session)
+        append(case.annals, session, MORE[:1] + MORE[-1:])
+        added = [["user", "text", "One more question"], ["assistant", "text", "The answer."]]
+        yield "append after a torn line of " + name, session, before + added
+        case.recorded(name)
+        log.write_bytes(torn)
+        case.annals.run("repair", session, "--apply")
+        yield "repair of a torn line of " + name, session, before
+        lines = torn.split(b"\n")[:-1]
+        glued = b"\n".join(lines[:-1]) + b"\n" + lines[-1][:30] + lines[-1] + b"\n"
+        log.write_bytes(b"\n".join(lines) + b"\n")
+        whole = case.resumed(session)
+        log.write_bytes(glued)
+        case.annals.run("repair", session, "--apply")
+        yield "repair of two records on one line of " + name, session, whole
+
+
+def case_compact(case):
+    session = new(case.annals)
+    case.annals.run("compact", session, "--summary", "what was said")
+    append(case.annals, session, MORE)
+    yield "compaction", session, shown(case.annals, session)
+
+
+def convert(case, source, layout, session=None):
+    """Converts a root, or one session of it; returns the session in the target."""
+    shutil.rmtree(case.root)
+    shutil.copytree(source, case.folder / "source", dirs_exist_ok=True)
+    target = "%s:%s" % (layout, case.folder / "source")
+    Annals(case.command, case.folder / "source", layout).run("convert", session or target, "--to", case.agent, "--into", str(case.root))
+    return case.session()
+
+
+def case_convert(case):
+    for layout in MADE:
+        if layout == case.agent:
+            continue
+        folder = case.folder / layout
+        session = new(Annals(case.command, folder, layout))
+        wanted = shown(Annals(case.command, folder, layout), session)
+        shutil.rmtree(case.folder / "source", ignore_errors=True)
+        yield "converted from " + layout, convert(case, folder, layout), wanted
+    for layout, name in SOURCES:
+        if layout == case.agent:
+            continue
+        source = FIXTURES / layout / name
+        reader = Annals(case.command, source, layout)
+        for session in sorted(found["id"] for found in reader.json("sessions")["sessions"]):
+            if layout in PROGRAMS:
+                # What the program of the source itself would send.
+                store = case.folder / "recorded"
+                shutil.rmtree(store, ignore_errors=True)
+                shutil.copytree(source, store / PROGRAMS[layout][1])
+                wanted = ask(layout, store, session, PROGRAMS[layout][0][0])["messages"]
+            else:
+                wanted = shown(reader, session)
+            if not wanted:
+                continue
+            shutil.rmtree(case.folder / "source", ignore_errors=True)
+            yield "converted from %s %s" % (layout, name), convert(case, source, layout, session), wanted
+
+
+CASES = {"new": case_new, "append": case_append, "title": case_title, "fork": case_fork, "repair": case_repair,
+         "compact": case_compact, "convert": case_convert}
+
+
+def check(agent, version, name, command):
+    """Yields (case, problem or None)."""
+    with tempfile.TemporaryDirectory(prefix="verify-agents-") as folder:
+        case = Case(agent, version, command, Path(folder))
+        for title, session, wanted in CASES[name](case):
+            got = case.resumed(session)
+            problem = None
+            if canonical(got) != canonical(wanted):
+                problem = {"sent": canonical(got), "expected": canonical(wanted)}
+            elif canonical(got) == canonical(wanted[:-1]):
+                problem = {"control": "the comparison does not see the last message"}
+            yield title, problem
+
+
+def report(results):
+    """Returns the results as Markdown."""
+    lines = ["# Verified agent programs", "",
+             "Written by `tools/verify/verify_agents.py`, which has each program resume stores that annals wrote, offline. A case passes if",
+             "the program sends exactly the messages that annals shows, without reasoning.", "",
+             "| program | version | cases | passed | fails |", "|---|---|---|---|---|"]
+    for (agent, version), found in results.items():
+        failed = [title for title, problem in found if problem]
+        lines.append("| %s | %s | %d | %d | %s |" % (agent, version, len(found), len(found) - len(failed), "; ".join(failed) or "none"))
+    lines += ["", "## Cases", ""]
+    titles = []
+    for found in results.values():
+        titles += [title for title, _ in found if title not in titles]
+    versions = list(results)
+    lines.append("| case | %s |" % " | ".join("%s %s" % key for key in versions))
+    lines.append("|---|%s" % ("---|" * len(versions)))
+    for title in titles:
+        cells = []
+        for key in versions:
+            found = [problem for name, problem in results[key] if name == title]
+            cells.append("" if not found else "ok" if not any(found) else "differs")
+        lines.append("| %s | %s |" % (title, " | ".join(cells)))
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--annals", help="the program (default: target/release/annals, built if missing)")
+    parser.add_argument("--agent", choices=PROGRAMS)
+    parser.add_argument("--client", help="only this version")
+    parser.add_argument("--case", choices=CASES)
+    parser.add_argument("--write", type=Path, help="write the outcome to this file")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    results = {}
+    try:
+        command = find_annals(args.annals)
+        for package in PACKAGES.values():
+            npm(*package)
+        for agent, (versions, _) in PROGRAMS.items():
+            for version in versions:
+                if (args.agent or agent) != agent or (args.client or version) != version:
+                    continue
+                found = results.setdefault((agent, version), [])
+                for name in CASES:
+                    if (args.case or name) != name:
+                        continue
+                    for title, problem in check(agent, version, name, command):
+                        found.append((title, problem))
+                        print("%s %s: %s: %s" % (agent, version, title, "differs" if problem else "ok"), file=sys.stderr)
+                        if problem:
+                            print(json.dumps(problem, ensure_ascii=False, indent=1)[:3000], file=sys.stderr)
+    except (OracleError, AnnalsError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if args.json:
+        print(json.dumps({"%s %s" % key: found for key, found in results.items()}, ensure_ascii=False))
+    if args.write:
+        args.write.write_text(report(results), encoding="utf-8")
+    failed = sum(bool(problem) for found in results.values() for _, problem in found)
+    total = sum(len(found) for found in results.values())
+    print("%d of %d cases as expected" % (total - failed, total))
+    return 1 if failed or not total else 0
+
+
+assert set(PROGRAMS) <= set(AGENTS)
+
+if __name__ == "__main__":
+    sys.exit(main())
