@@ -17,6 +17,8 @@ export class AnnalsError extends Error {
 export interface Usage { input?: number; output?: number; cache_write_5m?: number; cache_write_1h?: number; cache_read?: number; web_searches?: number }
 /** Counts as the Messages API spells them. */
 export interface ApiUsage { input_tokens: number; output_tokens: number; [member: string]: unknown }
+/** A message as the Messages API spells it. */
+export interface ApiMessage { role: "user" | "assistant"; content: Block[] }
 /** What `annals append` reads, one line each. */
 export interface Draft { role: Role; content: string | Block[]; model?: string; usage?: Usage | ApiUsage; id?: string; parent?: string; timestamp?: Time; stop_reason?: string; message_id?: string; request_id?: string; /** Members that only the layout has. */ [member: string]: unknown }
 export interface Todo { content: string; status: "pending" | "in_progress" | "completed"; activeForm?: string; priority?: string; id?: string }
@@ -30,15 +32,13 @@ export interface Hit extends Row { id: string; session: string; entry: string | 
 export interface Found { hits: Hit[]; total: number; at_least: boolean; sessions: number; truncated: boolean }
 export interface CostRow extends Row { key: string; requests: number; input: number; output: number; cache_write_5m: number; cache_write_1h: number; cache_read: number; web_searches: number; cost_usd: string | null; unpriced: number }
 export interface CostReport extends Row { by: string[]; zone: string; rows: CostRow[]; total: Omit<CostRow, "key">; unpriced_models: (string | null)[] }
-export interface SavedFile { path: string; versions: SavedVersion[] }
-export interface SavedVersion extends Row { version: number; time: string | null; message: string | null; state: string; bytes: number | null }
+export interface FileVersion { path: string; version: number; time: string | null; entry: string | null; bytes: number | null }
 export interface Counted { messages: number; responses: number; usage: Usage }
 export interface Stats { total: Counted; by_agent: Record<string, Counted>; by_model: Record<string, Counted>; by_hour: Record<string, Counted>; by_day: Record<string, Counted> }
 export interface Trashed { id: string; session: string; files: number; bytes: number }
 export interface FileReport extends Row { path: string; lines: number; valid: number; flaws: Flaw[] }
-export interface CheckReport extends Row { ok: boolean; files: FileReport[]; flaws: number }
-export interface Converted extends Row { sessions: number; /** What the target lacks. */ lost: string[] }
-export interface Event { kind: "entry" | "caught_up" | "began" | "reset" | "gone" | "polling" | "trouble"; session: string | null; agent: string | null; file: string | null; entry: Entry | null; earlier: boolean; why: string | null }
+export interface Converted { sessions: number; /** What the target lacks. */ lost: string[] }
+export interface Event { kind: "entry" | "caught_up" | "began" | "reset" | "gone" | "polling" | "trouble"; session: string | null; agent: string | null; file: string | null; entry: Entry | null; earlier: boolean; /** Where `follow({ since })` goes on without loss. Null if more than 64 logs are followed, or documents and databases. */ cursor: string | null; why: string | null }
 export interface Root { layout: string; path: string }
 export interface SessionFilter { project?: string; since?: Time; until?: Time; state?: string; text?: string; tag?: string; model?: string; offset?: number; limit?: number }
 export interface MessageFilter { role?: Role; kind?: string; since?: Time; until?: Time; text?: string; agent?: string; leaf?: string; /** Every message of the log in file order. */ allBranches?: boolean; offset?: number; limit?: number; budget?: number }
@@ -57,7 +57,8 @@ export class Store {
   beginSync(cwd: string, options?: BeginOptions): Writer;
   resume(id: string, options?: WriteOptions): Promise<Writer>;
   resumeSync(id: string, options?: WriteOptions): Writer;
-  fork(id: string, at?: string, options?: { title?: string }): Promise<string>;
+  /** Returns the id of the new session: `to`, or a generated one. */
+  fork(id: string, at?: string, options?: { title?: string; to?: string }): Promise<string>;
   delete(id: string): Promise<Trashed>;
   deleteSync(id: string): Trashed;
   undelete(id: string): Promise<void>;
@@ -75,14 +76,20 @@ export class Store {
   /** Indexes text that was written since, so that searches read less. */
   updateIndex(): Promise<void>;
   cost(by?: string | string[], options?: { since?: Time; until?: Time; project?: string; session?: string; model?: string; top?: number }): Promise<CostReport>;
-  follow(options?: { project?: string; session?: string; last?: number; signal?: AbortSignal }): Follower;
-  check(id?: string): Promise<CheckReport>;
+  follow(options?: { project?: string; session?: string; last?: number; since?: string; signal?: AbortSignal }): Follower;
+  check(id?: string): Promise<FileReport[]>;
   /** Sets members of a session's row in the session list of its layout. */
   setMembersSync(id: string, members: Record<string, unknown>): void;
   /** Sessions that were not used for some days; with `apply` they go to the trash. */
   clean(options: { olderThanDays: number; project?: string; apply?: boolean }): Promise<Cleaned[]>;
   /** Damaged files of sessions; with `apply` they are repaired and the original bytes kept. */
   repair(sessions: string[], options?: { apply?: boolean }): Promise<Repaired[]>;
+  /** A state document of a program such as clog; null if there is none. */
+  state(name: string, options?: { root?: number }): Promise<unknown>;
+  /** Creates or replaces a state document. */
+  setState(name: string, value: unknown, options?: { root?: number }): Promise<void>;
+  /** Appends text to the log of the run that started at a time, and returns the path of the log. */
+  writeRunLog(started: Time, text: string, options?: { root?: number }): Promise<string>;
   /** What could not be read since the last call. */
   takeFailures(): string[];
 }
@@ -135,11 +142,13 @@ export class Session {
   messagesSync(filter?: MessageFilter): Entry[];
   message(id: string): Promise<Entry>;
   ancestry(id: string): Promise<Entry[]>;
+  /** Messages as the agent would send them to its model before the next prompt, or after `leaf`. */
+  context(leaf?: string): Promise<ApiMessage[]>;
   raw(id: string): Promise<Uint8Array>;
   rawSync(id: string): Uint8Array;
   stats(zone?: string): Promise<Stats>;
   todos(): Promise<Record<string, Todo[]>>;
-  files(): Promise<SavedFile[]>;
+  files(): Promise<FileVersion[]>;
   file(path: string, version: number): Promise<Uint8Array>;
   /** An exact decimal, as everywhere. */
   cost(): Promise<string | null>;

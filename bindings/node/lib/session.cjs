@@ -41,6 +41,10 @@ class Session {
     return call(this.#handle, "ancestry", { id });
   }
 
+  context(leaf) {
+    return call(this.#handle, "context", { leaf });
+  }
+
   raw(id) {
     return callRaw(this.#handle, "raw", { id });
   }

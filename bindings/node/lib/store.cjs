@@ -12,16 +12,14 @@ class Store {
   #handle;
 
   constructor(roots, options = {}) {
-    const { zone = Intl.DateTimeFormat().resolvedOptions().timeZone } = options;
+    const { zone = options.discover ? undefined : Intl.DateTimeFormat().resolvedOptions().timeZone } = options;
     const text = JSON.stringify({ ...options, roots, zone });
     this.#handle = trySync(() => new native.StoreHandle(text));
     this.roots = JSON.parse(trySync(() => this.#handle.roots()));
   }
 
   static discover(env = process.env, cwd = process.cwd(), options = {}) {
-    const home = env.HOME || os.homedir();
-    const state = env.ANNALS_STATE_DIR || `${env.XDG_STATE_HOME || `${home}/.local/state`}/annals`;
-    return new Store([], { state, ...options, discover: true, vars: env, home, cwd });
+    return new Store([], { ...options, discover: true, vars: env, home: env.HOME || os.homedir(), cwd });
   }
 
   async begin(cwd, options) {
@@ -44,20 +42,20 @@ class Store {
     return call(this.#handle, "fork", { ...options, id, at });
   }
 
-  async delete(id) {
-    return trashed(await call(this.#handle, "delete", { id }));
+  delete(id) {
+    return call(this.#handle, "delete", { id });
   }
 
   deleteSync(id) {
-    return trashed(callSync(this.#handle, "delete", { id }));
+    return callSync(this.#handle, "delete", { id });
   }
 
   undelete(id) {
     return call(this.#handle, "undelete", { id });
   }
 
-  async reset(project, options) {
-    return (await call(this.#handle, "reset", { ...options, project })).map(trashed);
+  reset(project, options) {
+    return call(this.#handle, "reset", { ...options, project });
   }
 
   mirror(project, session, sub, write = {}) {
@@ -148,6 +146,21 @@ class Store {
     return call(this.#handle, "repair", { ...options, sessions });
   }
 
+  /** A state document of a program such as clog; null if there is none. */
+  state(name, { root } = {}) {
+    return call(this.#handle, "document", { name, root });
+  }
+
+  /** Creates or replaces a state document. */
+  setState(name, value, { root } = {}) {
+    return call(this.#handle, "document", { name, root, value });
+  }
+
+  /** Appends text to the log of the run that started at a time, and returns the path of the log. */
+  writeRunLog(started, text, { root } = {}) {
+    return call(this.#handle, "writeRunLog", { started, text, root });
+  }
+
   /** What could not be read since the last call, as texts. */
   takeFailures() {
     return this.#handle.takeFailures();
@@ -156,10 +169,6 @@ class Store {
 
 function beginRequest(cwd, { durability, live, network, ...options } = {}) {
   return { ...options, cwd, write: { durability, live, network } };
-}
-
-function trashed({ id, session, files }) {
-  return { id, session, files: files.length, bytes: files.reduce((sum, file) => sum + (file.bytes ?? 0), 0) };
 }
 
 module.exports = { Store };

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use annals::repair::{RepairPlan, RepairTarget};
 use annals::retain::{CleanupPlan, Policy, Term};
 use annals::service::{Service, SessionsRequest};
+use annals::store::{Root, RunLog, WriteOptions};
 use annals::time_input::Now;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::error::{Failure, Result};
-use crate::reply::{Reply, rows};
+use crate::reply::{Reply, json, rows};
 use crate::request::members;
 
 #[derive(Deserialize)]
@@ -35,6 +36,25 @@ pub(crate) struct Repair {
 pub(crate) struct SetMembers {
     id: String,
     members: BTreeMap<String, Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Document {
+    name: String,
+    #[serde(default)]
+    root: usize,
+    /// The new content; unset to read it.
+    value: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RunLine {
+    started: String,
+    #[serde(default)]
+    root: usize,
+    text: String,
 }
 
 #[derive(Serialize)]
@@ -120,4 +140,33 @@ pub(crate) fn set_members(service: &Service, it: SetMembers) -> Result<Reply> {
     let target = service.find(&it.id)?;
     target.files.set_list_members(&members(it.members))?;
     Ok(Reply::A(()))
+}
+
+/// Reads a state document of a program, or replaces it.
+pub(crate) fn document(service: &Service, it: &Document) -> Result<Reply> {
+    let documents = service.store().documents();
+    let root = root(service, it.root)?;
+    if let Some(value) = &it.value {
+        documents.set_state(root, &it.name, value.get())?;
+        return Ok(Reply::A(()));
+    }
+    let text = documents.state(root, &it.name)?;
+    let value: Option<&RawValue> = text.as_deref().map(serde_json::from_str).transpose()?;
+    json(&value)
+}
+
+/// Appends text to the log of a run of a program, and returns the path of the log.
+pub(crate) fn write_run_log(service: &Service, it: &RunLine) -> Result<Reply> {
+    let started = RunLog::parse_start(&it.started)
+        .ok_or_else(|| Failure::bad_input(format!("invalid start time `{}`", it.started)))?;
+    let options = WriteOptions::default();
+    let documents = service.store().documents();
+    let log = documents.run_log(root(service, it.root)?, started, options)?;
+    log.write(&it.text)?;
+    json(&log.path().display().to_string())
+}
+
+fn root(service: &Service, number: usize) -> Result<&Root> {
+    let root = service.store().roots().get(number);
+    root.ok_or_else(|| Failure::bad_input(format!("there is no root {number}")))
 }

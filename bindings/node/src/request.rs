@@ -293,6 +293,7 @@ pub(crate) struct FollowArguments {
     project: Option<String>,
     session: Option<String>,
     last: usize,
+    since: Option<String>,
 }
 
 impl FollowArguments {
@@ -301,6 +302,7 @@ impl FollowArguments {
             project: self.project,
             session: self.session,
             last: self.last,
+            since: self.since,
         }
     }
 }

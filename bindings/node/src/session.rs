@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use annals::model::Todo;
 use annals::service::{AgentRow, ConversationRow, OpenSession, Service, SessionRow};
-use annals::view::{FlawJson, SavedFileJson};
+use annals::view::{FileVersionJson, FlawJson, TodosJson};
 use jiff::tz::TimeZone;
 use napi::bindgen_prelude::AsyncTask;
 use napi_derive::napi;
@@ -34,6 +33,11 @@ struct Head<'a> {
 #[derive(Deserialize)]
 struct Id {
     id: String,
+}
+
+#[derive(Deserialize)]
+struct Leaf {
+    leaf: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -92,13 +96,12 @@ impl Held {
             "ancestry" => rows(&session.ancestry(&parse::<Id>(request)?.id)?),
             "raw" => Ok(Reply::C(session.raw(&parse::<Id>(request)?.id)?.into())),
             "stats" => json(&session.stats(&zone(&self.service, &parse(request)?)?)),
-            "todos" => json(&Lists(session.todos()?)),
-            "files" => {
-                let files = session.files()?;
-                let files = files.iter();
-                let files = files.map(|file| SavedFileJson::new(&file.path, &file.versions));
-                rows(&files.collect::<Vec<_>>())
+            "context" => {
+                let it: Leaf = parse(request)?;
+                rows(&session.session.context(it.leaf.as_deref())?)
             }
+            "todos" => json(&TodosJson(&session.todos()?)),
+            "files" => rows(&FileVersionJson::list(&session.files()?)),
             "file" => {
                 let it: Version = parse(request)?;
                 Ok(Reply::C(session.file(&it.path, it.version)?.into()))
@@ -106,15 +109,6 @@ impl Held {
             "cost" => json(&session.cost()),
             other => Err(unknown("call", other, "those of the class Session")),
         }
-    }
-}
-
-/// Todo lists by agent, in order.
-struct Lists(Vec<(String, Vec<Todo>)>);
-
-impl Serialize for Lists {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(agent, todos)| (agent, todos)))
     }
 }
 

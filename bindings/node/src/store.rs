@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use annals::convert::{ConvertOptions, ConvertSelection};
 use annals::layout::Env;
 use annals::service::Service;
 use annals::store::{Root, Store};
+use annals::view::TrashedJson;
 use jiff::tz::TimeZone;
 use napi::bindgen_prelude::{AsyncTask, Function};
 use napi_derive::napi;
@@ -71,6 +71,7 @@ struct Fork {
     id: String,
     at: Option<String>,
     title: Option<String>,
+    to: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -107,15 +108,6 @@ struct MirrorArguments {
 struct RootRow<'a> {
     layout: &'a str,
     path: String,
-}
-
-#[derive(Serialize)]
-struct Converted {
-    sessions: usize,
-    already_converted: usize,
-    restored: usize,
-    lost: Vec<String>,
-    failed: Vec<(String, String)>,
 }
 
 #[napi]
@@ -182,54 +174,39 @@ impl StoreHandle {
 }
 
 fn open_service(options: StoreOptions) -> Result<Service> {
-    let roots = match options.discover {
+    let zone = options.zone.as_deref().map(TimeZone::get).transpose();
+    let zone = zone.map_err(|error| Failure::bad_input(format!("unknown time zone: {error}")))?;
+    let mut service = match options.discover {
         true => {
             let env = Env {
                 home: options.home.map(PathBuf::from),
                 cwd: options.cwd.map(PathBuf::from),
                 vars: options.vars,
             };
-            default_roots(&env)
+            Service::discover(&env, options.state.map(PathBuf::from), options.index)?
         }
         false => {
             let roots = options.roots.iter().map(RootArgument::roots);
-            roots.collect::<Result<Vec<_>>>()?.concat()
+            let mut store = Store::new(roots.collect::<Result<Vec<_>>>()?.concat());
+            if let Some(zone) = &zone {
+                store = store.with_zone(zone.clone());
+            }
+            if let Some(state) = &options.state {
+                store = store.with_state(state).with_trash_of_roots(true);
+            }
+            match options.state.filter(|_| options.index) {
+                Some(state) => Service::new(store).with_index(state),
+                None => Service::new(store),
+            }
         }
     };
-    let zone = match &options.zone {
-        None => TimeZone::UTC,
-        Some(name) => TimeZone::get(name)
-            .map_err(|error| Failure::bad_input(format!("unknown time zone `{name}`: {error}")))?,
-    };
-    let mut store = Store::new(roots).with_zone(zone.clone());
-    if let Some(state) = &options.state {
-        store = store
-            .with_state(state)
-            .with_trash_of_roots(!options.discover);
+    if let Some(zone) = zone {
+        service = service.with_zone(zone);
     }
-    let mut service = Service::new(store).with_zone(zone);
-    if let Some(state) = options.state.filter(|_| options.index) {
-        service = service.with_index(state);
+    match options.prices {
+        Some(path) => Ok(service.with_price_list(path.into())?),
+        None => Ok(service),
     }
-    if let Some(path) = options.prices {
-        service = service.with_price_list(path.into())?;
-    }
-    Ok(service)
-}
-
-/// Returns the roots that exist; if none does, the default root of the first writable layout.
-fn default_roots(env: &Env) -> Vec<Root> {
-    let (mut roots, _) = Root::discover(env);
-    if !roots.iter().any(|root| root.layout.writer().is_some()) {
-        let layouts = annals::layout::LAYOUTS.iter();
-        let mut writable = layouts.filter(|layout| layout.writer().is_some());
-        let first = writable.find_map(|layout| {
-            let path = layout.roots(env).into_iter().next()?;
-            Some(Root::with_layout(*layout, path))
-        });
-        roots.extend(first);
-    }
-    roots
 }
 
 fn answer(
@@ -264,7 +241,7 @@ fn answer(
         }
         "check" => {
             let it: Check = parse(request)?;
-            json(&service.check(it.id.as_deref())?)
+            rows(&service.check(it.id.as_deref())?.files())
         }
         "begin" => {
             let it: BeginArguments = parse(request)?;
@@ -277,12 +254,13 @@ fn answer(
         }
         "fork" => {
             let it: Fork = parse(request)?;
-            let id = service.fork(&it.id, it.at.as_deref(), it.title.as_deref())?;
+            let (at, title) = (it.at.as_deref(), it.title.as_deref());
+            let id = service.fork(&it.id, at, title, it.to.as_deref())?;
             json(&id.as_str())
         }
         "delete" => {
             let it: Id = parse(request)?;
-            json(&service.delete(&it.id)?)
+            json(&TrashedJson::new(&service.delete(&it.id)?))
         }
         "undelete" => {
             let it: Id = parse(request)?;
@@ -291,11 +269,14 @@ fn answer(
         }
         "reset" => {
             let it: Reset = parse(request)?;
-            rows(&service.reset(&it.project, it.plan)?)
+            let moved = service.reset(&it.project, it.plan)?;
+            rows(&moved.iter().map(TrashedJson::new).collect::<Vec<_>>())
         }
         "convert" => convert(service, &parse(request)?),
         "clean" => maintain::clean(service, &parse(request)?),
         "repair" => maintain::repair(service, &parse(request)?),
+        "document" => maintain::document(service, &parse(request)?),
+        "writeRunLog" => maintain::write_run_log(service, &parse(request)?),
         "setMembers" => maintain::set_members(service, parse(request)?),
         "open" => {
             let it: Open = parse(request)?;
@@ -310,34 +291,9 @@ fn answer(
 }
 
 fn convert(service: &Service, it: &Convert) -> Result<Reply> {
-    let roots = it.into.roots()?;
-    let into = match <[Root; 1]>::try_from(roots) {
+    let into = match <[Root; 1]>::try_from(it.into.roots()?) {
         Ok([root]) => root,
         Err(_) => return Err(Failure::bad_input("name the layout of the target")),
     };
-    let store = service.store();
-    let inventory = service.inventory();
-    let sessions = match &it.sessions {
-        None => inventory.sessions.clone(),
-        Some(ids) => {
-            let found = ids.iter().map(|id| Ok(store.find(&inventory, id)?.files));
-            found.collect::<Result<_>>()?
-        }
-    };
-    let archive = store.archive().ok();
-    let selection = ConvertSelection::Sessions(sessions);
-    let plan = annals::convert::plan(selection, into, archive.as_ref())?;
-    let mut options = ConvertOptions::default();
-    options.zone = service.zone().clone();
-    let report = annals::convert::run(&plan, &options, &|_, _| ())?;
-    let lost = report.unconverted.iter();
-    json(&Converted {
-        sessions: report.sessions,
-        already_converted: report.already_converted,
-        restored: report.restored,
-        lost: lost
-            .map(|(kind, count)| format!("{kind}: {count}"))
-            .collect(),
-        failed: report.failed,
-    })
+    json(&service.convert(&into, it.sessions.as_deref())?)
 }

@@ -32,10 +32,14 @@ test("chorus", async (t) => {
 test("clog", async (t) => {
   const expected = [
     "refused",
-    "Errors of today [ 'system', 'user', 'assistant' ]",
-    "telegram 2 messages",
-    "telegram 3 messages",
-    "1 conversation",
+    "[",
+    "  'telegram:  is online.',",
+    "  'tui: what errors happened today?',",
+    "  'telegram: None.'",
+    "]",
+    "telegram 2 Errors of today",
+    "telegram 3 Errors of today",
+    "1 thread, { status: 'idle' } true",
     "",
   ];
   assert.deepEqual((await example(t, "clog.mjs")).split("\n").sort(), expected.sort());

@@ -38,6 +38,27 @@ test("a signal ends following and searching", { timeout: 60_000 }, async (t) => 
   assert.equal((await store.search("fox", { signal: new AbortController().signal })).total, 2000);
 });
 
+test("following goes on after a cursor", { timeout: 60_000 }, async (t) => {
+  const { store } = open(t);
+  const writer = await store.begin("/home/me/app");
+  await writer.user("before");
+  const follow = async (since) => {
+    const texts = [];
+    for await (const event of store.follow({ session: writer.id, since })) {
+      if (event.kind === "entry") texts.push(event.entry.blocks[0].text);
+      if (event.kind === "caught_up") return { texts, cursor: event.cursor };
+    }
+  };
+  const start = await follow();
+  assert.deepEqual(start.texts, []);
+  await writer.append("one", "two");
+  const next = await follow(start.cursor);
+  assert.deepEqual(next.texts, ["one", "two"]);
+  assert.deepEqual((await follow(next.cursor)).texts, []);
+  await assert.rejects(store.follow({ since: "nonsense" }).next(), { kind: "bad_input" });
+  await writer.close();
+});
+
 test("a session that does not exist cannot be followed", async (t) => {
   const { store } = open(t);
   await assert.rejects(store.follow({ session: "nothing" }).next(), { kind: "not_found" });

@@ -148,8 +148,8 @@ test("lists, search, cost and check", async (t) => {
   await assert.rejects(store.cost("colour"), fails("bad_input"));
 
   const check = await store.check();
-  assert.equal(check.ok, true);
-  assert.equal((await store.check(row.id)).files.length, 1);
+  assert.deepEqual(check.map((file) => file.flaws), check.map(() => []));
+  assert.deepEqual((await store.check(row.id)).map((file) => file.path), [row.file]);
   assert.deepEqual(store.takeFailures(), []);
 });
 
@@ -162,11 +162,15 @@ test("fork, trash, reset and conversion", async (t) => {
   const fork = await store.fork(writer.id, first.id, { title: "A fork" });
   assert.deepEqual(texts(await (await store.session(fork)).messages()), ["one"]);
 
+  const named = await store.fork(writer.id, first.id, { to: "22222222-0000-4000-8000-000000000001" });
+  assert.equal(named, "22222222-0000-4000-8000-000000000001");
+  await store.delete(named);
+
   const trashed = await store.delete(fork);
   assert.equal(trashed.session, fork);
   assert.ok(trashed.files > 0 && trashed.bytes > 0);
   await assert.rejects(store.session(fork), fails("not_found"));
-  assert.equal((await store.sessions({ state: "deleted" })).length, 1);
+  assert.equal((await store.sessions({ state: "deleted" })).length, 2);
   await store.undelete(fork);
   assert.equal((await store.sessions()).length, 2);
 
@@ -225,6 +229,26 @@ test("roots are found from an environment that the caller passes", async (t) => 
 test("ESM and CJS are one module", () => {
   const required = createRequire(import.meta.url)("annals");
   for (const name of Object.keys(required)) assert.equal(annals[name], required[name], name);
+});
+
+test("the context is what an agent sends to its model", async (t) => {
+  const { store } = open(t);
+  const writer = await store.begin("/home/me/app");
+  await writer.user("Count");
+  const call = { type: "tool_use", id: "toolu_1", name: "Bash", input: { n: 1 } };
+  await writer.assistant([{ type: "text", text: "Yes." }, call], { message_id: "msg_1" });
+  const result = await writer.toolResult("toolu_1", "100");
+  await writer.user("And?");
+  await writer.close();
+  const session = await store.session(writer.id);
+  const types = (messages) => messages.map(({ role, content }) => [role, ...content.map((block) => block.type)]);
+  assert.deepEqual(types(await session.context()), [
+    ["user", "text"],
+    ["assistant", "text", "tool_use"],
+    ["user", "tool_result", "text"],
+    ["assistant", "text"],
+  ]);
+  assert.deepEqual(types(await session.context(result.id))[2], ["user", "tool_result"]);
 });
 
 test("a mirror keeps lines as they are", async (t) => {

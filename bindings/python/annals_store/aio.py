@@ -64,7 +64,7 @@ class _Async:
 
 @_of(
     Store,
-    "begin resume fork delete undelete reset convert session tail sessions projects conversations search cost check",
+    "begin resume fork delete undelete reset convert session tail sessions projects conversations search update_index cost check",
     "roots",
 )
 class AsyncStore(_Async):
@@ -77,8 +77,10 @@ class AsyncStore(_Async):
     def mirror(self, project: str, session: str, sub: str | None = None) -> Any:
         return AsyncMirror(self._inner.mirror(project, session, sub))
 
-    def follow(self, *, project: str | None = None, session: str | None = None, last: int = 0) -> AsyncIterator[Any]:
-        return _follow(functools.partial(self._inner.follow, project=project, session=session, last=last))
+    def follow(
+        self, *, project: str | None = None, session: str | None = None, last: int = 0, since: str | None = None
+    ) -> AsyncIterator[Any]:
+        return _follow(functools.partial(self._inner.follow, project=project, session=session, last=last, since=since))
 
 
 @_of(
@@ -103,7 +105,7 @@ class AsyncWriter(_Async):
         await self.close()
 
 
-@_of(Session, "grow messages message ancestry raw stats todos files file cost", "info conversations agents flaws")
+@_of(Session, "grow messages message ancestry context raw stats todos files file cost", "info conversations agents flaws")
 class AsyncSession(_Async):
     """A `Session` whose methods are awaited."""
 

@@ -47,6 +47,13 @@ class Usage(TypedDict, total=False):
     web_searches: int
 
 
+class ApiMessage(TypedDict):
+    """A message as the Messages API spells it."""
+
+    role: Literal["user", "assistant"]
+    content: list[Block]
+
+
 class Draft(TypedDict, total=False):
     """A message to append, as `annals append` reads it. Layouts may have further members."""
 
@@ -332,6 +339,8 @@ class Stats(TypedDict):
 
 
 class Trashed(TypedDict):
+    #: in the trash
+    id: str
     session: str
     files: int
     bytes: int
@@ -359,4 +368,6 @@ class Event(TypedDict):
     entry: Entry | None
     #: whether the entry was there before
     earlier: bool
+    #: where `follow(since=...)` goes on without loss; `None` if more than 64 logs are followed, or documents and databases
+    cursor: str | None
     why: str | None

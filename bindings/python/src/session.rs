@@ -2,14 +2,11 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use annals::model::Todo;
 use annals::service::{MessagesRequest, OpenSession, Service};
 use annals::store::MessageFilter;
-use annals::view::PageRequest;
-use jiff::Timestamp;
+use annals::view::{FileVersionJson, PageRequest, TodosJson};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use serde::{Serialize, Serializer};
 
 use crate::error::Result;
 use crate::request::{role, since, until, zone};
@@ -21,24 +18,6 @@ use crate::value::{Time, parse, to_json};
 pub(crate) struct Session {
     shared: Arc<Shared>,
     open: RwLock<OpenSession>,
-}
-
-#[derive(Serialize)]
-struct FileVersion<'a> {
-    path: &'a str,
-    version: u64,
-    time: Option<Timestamp>,
-    entry: Option<&'a str>,
-    bytes: Option<u64>,
-}
-
-/// Todo lists by agent, in order.
-struct TodoLists(Vec<(String, Vec<Todo>)>);
-
-impl Serialize for TodoLists {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(agent, todos)| (agent, todos)))
-    }
 }
 
 impl Session {
@@ -101,7 +80,7 @@ impl Session {
     }
 
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-    #[pyo3(signature = (*, role=None, kind=None, since=None, until=None, text=None, agent=None, leaf=None, offset=None, limit=None, budget=None))]
+    #[pyo3(signature = (*, role=None, kind=None, since=None, until=None, text=None, agent=None, leaf=None, all_branches=false, offset=None, limit=None, budget=None))]
     fn messages(
         &self,
         py: Python<'_>,
@@ -112,6 +91,7 @@ impl Session {
         text: Option<String>,
         agent: Option<String>,
         leaf: Option<String>,
+        all_branches: bool,
         offset: Option<usize>,
         limit: Option<usize>,
         budget: Option<u64>,
@@ -128,7 +108,7 @@ impl Session {
             let request = MessagesRequest {
                 filter,
                 leaf,
-                all_branches: false,
+                all_branches,
                 page: PageRequest {
                     offset,
                     limit,
@@ -147,6 +127,11 @@ impl Session {
         self.json(py, |_, open| to_json(&open.ancestry(id)?))
     }
 
+    #[pyo3(signature = (leaf=None))]
+    fn context(&self, py: Python<'_>, leaf: Option<&str>) -> Result<Py<PyAny>> {
+        self.json(py, |_, open| to_json(&open.session.context(leaf)?))
+    }
+
     fn raw(&self, py: Python<'_>, id: &str) -> Result<Vec<u8>> {
         self.ask(py, |_, open| Ok(open.raw(id)?))
     }
@@ -157,22 +142,12 @@ impl Session {
     }
 
     fn todos(&self, py: Python<'_>) -> Result<Py<PyAny>> {
-        self.json(py, |_, open| to_json(&TodoLists(open.todos()?)))
+        self.json(py, |_, open| to_json(&TodosJson(&open.todos()?)))
     }
 
     fn files(&self, py: Python<'_>) -> Result<Py<PyAny>> {
         self.json(py, |_, open| {
-            let files = open.files()?;
-            let rows = files.iter().flat_map(|file| {
-                file.versions.iter().map(|version| FileVersion {
-                    path: &file.path,
-                    version: version.version,
-                    time: version.time,
-                    entry: version.message.as_deref(),
-                    bytes: version.bytes,
-                })
-            });
-            to_json(&rows.collect::<Vec<_>>())
+            to_json(&FileVersionJson::list(&open.files()?))
         })
     }
 

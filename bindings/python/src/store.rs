@@ -8,8 +8,8 @@ use annals::service::{
     BeginRequest, CostRequest, FollowRequest, SearchRequest, Service, SessionsRequest, state_dir,
     system_zone,
 };
-use annals::store::{SessionQuery, TrashItem};
-use annals::view::FileReportJson;
+use annals::store::SessionQuery;
+use annals::view::TrashedJson;
 use annals::{Error, store};
 use jiff::tz::TimeZone;
 use pyo3::prelude::*;
@@ -116,23 +116,6 @@ impl Shared {
     }
 }
 
-#[derive(Serialize)]
-struct Trashed {
-    session: String,
-    files: usize,
-    bytes: u64,
-}
-
-impl From<TrashItem> for Trashed {
-    fn from(item: TrashItem) -> Self {
-        Trashed {
-            session: item.session,
-            files: item.files.len(),
-            bytes: item.files.iter().map(|file| file.bytes).sum(),
-        }
-    }
-}
-
 /// Roots that are read and written together.
 #[pyclass(module = "annals_store", frozen)]
 pub(crate) struct Store(Arc<Shared>);
@@ -234,21 +217,22 @@ impl Store {
         Ok(Writer::new(writer, options.durability))
     }
 
-    #[pyo3(signature = (id, at=None, *, title=None))]
+    #[pyo3(signature = (id, at=None, *, title=None, to=None))]
     fn fork(
         &self,
         py: Python<'_>,
         id: &str,
         at: Option<&str>,
         title: Option<&str>,
+        to: Option<&str>,
     ) -> Result<String> {
-        let fork = |service: &Service| Ok(service.fork(id, at, title)?.to_string());
+        let fork = |service: &Service| Ok(service.fork(id, at, title, to)?.to_string());
         self.0.ask(py, fork)
     }
 
     fn delete(&self, py: Python<'_>, id: &str) -> Result<Py<PyAny>> {
-        self.0
-            .rows(py, |service| Ok(Trashed::from(service.delete(id)?)))
+        let delete = |service: &Service| to_json(&TrashedJson::new(&service.delete(id)?));
+        parse(py, &self.0.ask(py, delete)?)
     }
 
     fn undelete(&self, py: Python<'_>, id: &str) -> Result<()> {
@@ -261,10 +245,11 @@ impl Store {
     #[pyo3(signature = (project, *, plan=false))]
     fn reset(&self, py: Python<'_>, project: PathBuf, plan: bool) -> Result<Py<PyAny>> {
         let project = project.to_string_lossy();
-        self.0.rows(py, |service| {
-            let moved = service.reset(&project, plan)?.into_iter();
-            Ok(moved.map(Trashed::from).collect::<Vec<_>>())
-        })
+        let json = self.0.ask(py, |service| {
+            let moved = service.reset(&project, plan)?;
+            to_json(&moved.iter().map(TrashedJson::new).collect::<Vec<_>>())
+        })?;
+        parse(py, &json)
     }
 
     #[pyo3(signature = (project, session, sub=None))]
@@ -355,6 +340,13 @@ impl Store {
             .rows(py, |service| Ok(service.search(&request, &|| false)?))
     }
 
+    fn update_index(&self, py: Python<'_>) -> Result<()> {
+        self.0.ask(py, |service| {
+            service.update_text_index(&|| false);
+            Ok(())
+        })
+    }
+
     #[pyo3(signature = (by=Names::One("day".to_owned()), *, since=None, until=None, project=None, session=None), text_signature = "(self, by='day', *, since=None, until=None, project=None, session=None)")]
     fn cost(
         &self,
@@ -378,18 +370,20 @@ impl Store {
         })
     }
 
-    #[pyo3(signature = (*, project=None, session=None, last=0))]
+    #[pyo3(signature = (*, project=None, session=None, last=0, since=None))]
     fn follow(
         &self,
         py: Python<'_>,
         project: Option<String>,
         session: Option<String>,
         last: usize,
+        since: Option<String>,
     ) -> Result<Follower> {
         let request = FollowRequest {
             project,
             session,
             last,
+            since,
         };
         let events = self.0.ask(py, |service| Ok(service.follow(&request)?))?;
         Ok(Follower::new(events))
@@ -397,14 +391,8 @@ impl Store {
 
     #[pyo3(signature = (id=None))]
     fn check(&self, py: Python<'_>, id: Option<&str>) -> Result<Py<PyAny>> {
-        let json = self.0.ask(py, |service| {
-            let answer = service.check(id)?;
-            let failures = service.store().failures();
-            let reports = answer.result.reports.iter();
-            let reports = reports.map(|report| FileReportJson::new(report, failures));
-            to_json(&reports.collect::<Vec<_>>())
-        })?;
-        parse(py, &json)
+        let check = |service: &Service| to_json(&service.check(id)?.files());
+        parse(py, &self.0.ask(py, check)?)
     }
 }
 

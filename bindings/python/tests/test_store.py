@@ -158,6 +158,45 @@ def test_search_cost_and_check(store):
     assert [flaw["severity"] for report in store.check() for flaw in report["flaws"]] == ["error"]
 
 
+def test_following_goes_on_after_a_cursor(store):
+    writer = store.begin("/home/me/app")
+    writer.user("before")
+
+    def follow(since=None):
+        texts = []
+        with_cursor = store.follow(session=writer.id, since=since)
+        for event in with_cursor:
+            if event["kind"] == "entry":
+                texts.append(event["entry"]["blocks"][0]["text"])
+            if event["kind"] == "caught_up":
+                with_cursor.close()
+                return texts, event["cursor"]
+
+    texts, cursor = follow()
+    assert texts == []
+    writer.append("one", "two")
+    assert follow(cursor)[0] == ["one", "two"]
+    assert follow(follow(cursor)[1])[0] == []
+    with pytest.raises(AnnalsError) as error:
+        store.follow(since="nonsense")
+    assert error.value.kind == "bad_input"
+
+
+def test_the_context_is_what_an_agent_sends(store):
+    with store.begin("/home/me/app") as writer:
+        writer.user("Count", timestamp="2026-03-01T12:00:00Z")
+        call = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"n": 1}}
+        writer.assistant([{"type": "text", "text": "Yes."}, call], message_id="msg_1")
+        result = writer.tool_result("toolu_1", "100")
+        writer.user("And?")
+    context = store.session(writer.id).context()
+    assert [message["role"] for message in context] == ["user", "assistant", "user", "assistant"]
+    assert [block["type"] for message in context for block in message["content"]] == [
+        "text", "text", "tool_use", "tool_result", "text", "text"]
+    assert context[-1]["content"][0]["text"] == "No response requested."
+    assert len(store.session(writer.id).context(result["id"])[2]["content"]) == 1
+
+
 def test_conversion(store, tmp_path):
     begin(store, "alpha")
     other = Root("chorus", tmp_path / ".chorus")

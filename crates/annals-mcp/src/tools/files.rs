@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use similar::TextDiff;
 
-use super::{MAX_TITLE, minute, time_value};
+use super::{MAX_TITLE, minute};
 use crate::answer::{Answer, ListAnswer, Row, cut};
 use crate::arguments::{budget_bytes, offset, parse, within};
 use crate::server::{Server, describe};
@@ -191,7 +191,7 @@ fn row(
     let mut value = json!({
         "session": session,
         "id": id,
-        "time": time_value(time),
+        "time": time,
         "path": path,
     });
     let mut line = format!("{id} {} {path}", minute(time));

@@ -67,10 +67,3 @@ fn minute(time: Option<Timestamp>) -> String {
     time.map(|time| time.strftime("%Y-%m-%d %H:%M").to_string())
         .unwrap_or_default()
 }
-
-/// Returns a time as a member of a row.
-fn time_value(time: Option<Timestamp>) -> Value {
-    time.map_or(Value::Null, |time| {
-        time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into()
-    })
-}

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::sessions::short_cost;
-use super::{MAX_TITLE, minute, time_value};
+use super::{MAX_TITLE, minute};
 use crate::answer::{Answer, Row, fit_lists};
 use crate::arguments::{budget_bytes, parse};
 use crate::server::{Server, describe};
@@ -46,7 +46,7 @@ pub(super) fn call(server: &Server, arguments: Value) -> Result<Answer, String> 
         let id = entry.id.as_ref().map(|id| format!("{}@{id}", info.id));
         let text = server.line(&text, MAX_TITLE);
         let line = format!("{} {}", minute(entry.time), text);
-        let value = json!({ "id": id, "time": time_value(entry.time), "text": text });
+        let value = json!({ "id": id, "time": entry.time, "text": text });
         let line = format!("{} {line}", id.as_deref().unwrap_or_default());
         prompts.push(row(value, line));
     })
@@ -135,7 +135,7 @@ pub(super) fn call(server: &Server, arguments: Value) -> Result<Answer, String> 
         "session": info.id.as_str(),
         "title": title,
         "project": project,
-        "updated": time_value(info.updated),
+        "updated": info.updated,
         "messages": info.messages,
         "compactions": compactions,
         "cost_usd": cost,

@@ -5,7 +5,7 @@ use annals::service::OpenSession;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{minute, time_value};
+use super::minute;
 use crate::answer::{Answer, ListAnswer, Row, cut};
 use crate::arguments::{budget_bytes, parse, within};
 use crate::server::{Server, describe};
@@ -296,7 +296,7 @@ fn row(server: &Server, open: &OpenSession, entry: &Entry, wanted: &[&str]) -> R
     }
     let mut value = json!({
         "id": id,
-        "time": time_value(entry.time),
+        "time": entry.time,
         "role": role,
         "parts": parts,
     });

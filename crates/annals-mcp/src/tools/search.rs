@@ -5,7 +5,7 @@ use annals::service::{HitRow, SearchRequest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{MAX_TITLE, minute, period, time_value};
+use super::{MAX_TITLE, minute, period};
 use crate::answer::{Answer, ListAnswer, Row};
 use crate::arguments::{budget_bytes, offset, parse, within};
 use crate::server::{Server, describe};
@@ -107,7 +107,7 @@ fn row(server: &Server, row: &HitRow) -> Row {
         "session": hit.session.as_str(),
         "title": title,
         "project": hit.cwd.as_deref().map(|cwd| server.line(cwd, MAX_TITLE)),
-        "time": time_value(hit.time),
+        "time": hit.time,
         "role": role,
         "part": part,
         "snippet": snippet,

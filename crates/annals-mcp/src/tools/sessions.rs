@@ -7,7 +7,7 @@ use annals::store::SessionQuery;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{MAX_TITLE, files, minute, period, time_value};
+use super::{MAX_TITLE, files, minute, period};
 use crate::answer::{Answer, ListAnswer, Row};
 use crate::arguments::{budget_bytes, offset, parse, within};
 use crate::server::{Server, describe};
@@ -114,7 +114,7 @@ fn row(server: &Server, session: &SessionRow) -> Row {
         "id": info.id.as_str(),
         "title": title,
         "project": project,
-        "updated": time_value(info.updated),
+        "updated": info.updated,
         "messages": info.messages,
         "branches": info.conversations,
         "agents": info.agents,

@@ -1,8 +1,8 @@
 //! Follows logs as they are written.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::view::EventJson;
-use crate::watch::{FollowOptions, Follower, Selection, Stopper};
+use crate::watch::{Event, FollowOptions, FollowPosition, Follower, Selection, Stopper};
 
 use super::Service;
 
@@ -15,6 +15,8 @@ pub struct FollowRequest {
     pub session: Option<String>,
     /// Number of existing entries to report first.
     pub last: usize,
+    /// The cursor of an event: go on after it, with what was written since.
+    pub since: Option<String>,
 }
 
 /// Blocking iterator over events. It ends only when it is [stopped](Self::stopper).
@@ -32,7 +34,15 @@ impl Iterator for FollowedEvents {
     type Item = EventJson;
 
     fn next(&mut self) -> Option<EventJson> {
-        self.0.next().map(EventJson::new)
+        let event = self.0.next()?;
+        Some(self.row(event))
+    }
+}
+
+impl FollowedEvents {
+    fn row(&self, event: Event) -> EventJson {
+        let position = self.0.position();
+        EventJson::new(event).with_cursor(position.map(|position| position.to_string()))
     }
 }
 
@@ -46,7 +56,15 @@ impl Service {
         if let Some(session) = &request.session {
             selection = selection.target(self.find(session)?)?;
         }
-        let options = FollowOptions::default().last(request.last);
+        let mut options = FollowOptions::default().last(request.last);
+        if let Some(cursor) = &request.since {
+            let position = FollowPosition::parse(cursor);
+            options = options.since(position.ok_or_else(|| Error::BadId {
+                what: "cursor",
+                id: cursor.clone(),
+                why: "it is not the cursor of an event",
+            })?);
+        }
         let follower = Follower::new(&self.store, selection, options)?;
         Ok(FollowedEvents(follower))
     }

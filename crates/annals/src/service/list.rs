@@ -14,7 +14,9 @@ use crate::store::{
     ConversationInfo, FolderHints, Inventory, ProjectInfo, ReadFailures, Session, SessionInfo,
     SessionQuery, project_spellings,
 };
-use crate::view::{CheckJson, ConversationJson, ProjectCosts, ProjectJson, SessionJson};
+use crate::view::{
+    CheckJson, ConversationJson, FileReportJson, ProjectCosts, ProjectJson, SessionJson,
+};
 
 /// Rows of a list, and the length of the whole list.
 #[derive(Debug)]
@@ -118,6 +120,16 @@ pub struct CheckAnswer {
     /// The findings.
     pub result: CheckResult,
     failures: ReadFailures,
+}
+
+impl CheckAnswer {
+    /// Returns the findings by file.
+    pub fn files(&self) -> Vec<FileReportJson<'_>> {
+        let reports = self.result.reports.iter();
+        reports
+            .map(|report| FileReportJson::new(report, &self.failures))
+            .collect()
+    }
 }
 
 impl Serialize for CheckAnswer {

@@ -58,8 +58,14 @@ impl Service {
     }
 
     /// Copies the entries up to a message, or of the conversation that would be resumed, into a new
-    /// session.
-    pub fn fork(&self, id: &str, at: Option<&str>, title: Option<&str>) -> Result<SessionId> {
+    /// session. Its id is `to`, or else generated.
+    pub fn fork(
+        &self,
+        id: &str,
+        at: Option<&str>,
+        title: Option<&str>,
+        to: Option<&str>,
+    ) -> Result<SessionId> {
         let session = Session::read(self.find_session(&self.inventory(), id)?)?;
         let path = match at {
             Some(message) => {
@@ -71,7 +77,12 @@ impl Service {
             }
             None => session.resumed_entries().0,
         };
-        let to = SessionId::new(&Uuid::new_v4().to_string())?;
+        let to = match to {
+            None => SessionId::new(&Uuid::new_v4().to_string())?,
+            // UUIDs that differ only in case would be one file on some systems.
+            Some(to) if Uuid::try_parse(to).is_ok() => SessionId::new(&to.to_ascii_lowercase())?,
+            Some(to) => SessionId::new(to)?,
+        };
         let forked = self.store.fork(&session, &path, to, title, self.now())?;
         Ok(forked.session)
     }

@@ -14,6 +14,7 @@ pub struct EventJson {
     file: Option<String>,
     entry: Option<EntryJson>,
     earlier: bool,
+    cursor: Option<String>,
     why: Option<String>,
 }
 
@@ -32,6 +33,11 @@ impl EventJson {
             Event::Polling { reason } => EventJson::of_kind("polling", Some(reason)),
             Event::Error(error) => EventJson::of_kind("trouble", Some(error.to_string())),
         }
+    }
+
+    /// Sets where a follower can go on after the event.
+    pub fn with_cursor(self, cursor: Option<String>) -> Self {
+        EventJson { cursor, ..self }
     }
 
     fn of_kind(kind: &'static str, why: Option<String>) -> Self {

@@ -16,6 +16,8 @@ mod saved_file;
 mod session;
 mod session_page;
 mod short_ids;
+mod todos;
+mod trashed;
 
 pub use check::{CheckJson, FileReportJson};
 pub use cost::{BudgetJson, CostDetails, CostJson};
@@ -27,7 +29,9 @@ pub use hit::HitJson;
 #[cfg(feature = "search")]
 pub use hit_names::HitNames;
 pub use project::{ProjectCosts, ProjectJson};
-pub use saved_file::SavedFileJson;
+pub use saved_file::{FileVersionJson, SavedFileJson};
 pub use session::{ContextFillJson, ConversationJson, SessionJson};
 pub use session_page::{PageJson, PageRequest, SessionPage};
 pub use short_ids::{ShortIds, id_prefix, short_id, short_message_id};
+pub use todos::TodosJson;
+pub use trashed::TrashedJson;

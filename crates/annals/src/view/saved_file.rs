@@ -5,7 +5,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::store::SavedVersion;
+use crate::store::{SavedFile, SavedVersion};
 
 /// A file with saved versions as JSON.
 #[derive(Debug, Serialize)]
@@ -48,5 +48,31 @@ impl<'a> SavedVersionJson<'a> {
             stored: version.stored.as_ref().map(|file| file.path.as_path()),
             bytes: version.bytes,
         }
+    }
+}
+
+/// A saved version with the path of its file, as JSON.
+#[derive(Debug, Serialize)]
+pub struct FileVersionJson<'a> {
+    path: &'a str,
+    version: u64,
+    time: Option<Timestamp>,
+    entry: Option<&'a str>,
+    bytes: Option<u64>,
+}
+
+impl<'a> FileVersionJson<'a> {
+    /// Converts all versions of files, in order.
+    pub fn list(files: &'a [SavedFile]) -> Vec<Self> {
+        let rows = files.iter().flat_map(|file| {
+            file.versions.iter().map(|version| FileVersionJson {
+                path: &file.path,
+                version: version.version,
+                time: version.time,
+                entry: version.message.as_deref(),
+                bytes: version.bytes,
+            })
+        });
+        rows.collect()
     }
 }

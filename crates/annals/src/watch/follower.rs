@@ -14,6 +14,7 @@ use annals_layouts::model::{Artifact, Entry, EntryId, EntryKey, Framing};
 
 use super::events::{self, EventSource, HintKind};
 use super::log_cursor::{LogCursor, ReadBatch};
+use super::position::FollowPosition;
 use super::recent::{self, NewestEntries};
 use super::selection::{LogMatch, Selection};
 use super::watched_dirs::{ScanEvent, WatchedDirs, WatchedRoot};
@@ -124,7 +125,7 @@ impl Follower {
         if self.is_stopped() {
             return None;
         }
-        if let Some(event) = self.events.pop_front() {
+        if let Some(event) = self.take_event() {
             return Some(event);
         }
         if let Err(error) = self.read_hints(false) {
@@ -139,11 +140,58 @@ impl Follower {
                 self.read(at);
             }
         }
-        self.events.pop_front()
+        self.take_event()
     }
 
     fn is_stopped(&self) -> bool {
         self.dirs.source.stop().is_stopped()
+    }
+
+    /// Returns the position after the last event. `None` if more logs are followed than a position
+    /// may have, or if one of them is no log of lines.
+    pub fn position(&self) -> Option<FollowPosition> {
+        let mut position = FollowPosition::default();
+        let mut logs = 0;
+        for track in self.cursors.iter().filter(|track| !track.gone) {
+            logs += 1;
+            let is_log = track.log.artifact.framing == Framing::Lines;
+            if !is_log || logs > FollowPosition::MAX_LOGS {
+                return None;
+            }
+            position.push(&track.log.path, &track.id, track.reported);
+        }
+        Some(position)
+    }
+
+    /// Takes the next event, and records what it reports.
+    fn take_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        let record = |event: &Event| match event {
+            Event::Entry(entry) => Some((entry.log.path.clone(), entry.entry.span)),
+            _ => None,
+        };
+        let reported = match &event {
+            Event::Reset { log, .. } => Some((log.path.clone(), 0)),
+            // The next entry may be of the same record.
+            event => record(event).map(|(path, span)| {
+                let next = self.events.front().and_then(record);
+                let is_last =
+                    next.is_none_or(|next| (&next.0, next.1.offset) != (&path, span.offset));
+                let offset = if is_last { span.end() } else { span.offset };
+                (path, offset)
+            }),
+        };
+        if let Some((path, offset)) = reported
+            && let Some(at) = self.by_path.get(&path)
+            && let Some(track) = self.cursors.get_mut(*at)
+        {
+            let before = match event {
+                Event::Reset { .. } => 0,
+                _ => track.reported,
+            };
+            track.reported = before.max(offset);
+        }
+        Some(event)
     }
 
     /// Returns the number of followed logs.
@@ -182,10 +230,37 @@ impl Follower {
                 self.events.push_back(Event::Error(error));
             }
         }
-        self.emit_last(&newest_first);
+        for track in &mut self.cursors {
+            track.reported = track.offset();
+        }
+        match self.options.since.take() {
+            Some(position) => self.read_since(&position),
+            None => self.emit_last(&newest_first),
+        }
         self.events.push_back(Event::CaughtUp);
         self.started = true;
         Ok(())
+    }
+
+    /// Reads what was written after a position.
+    fn read_since(&mut self, position: &FollowPosition) {
+        for at in 0..self.cursors.len() {
+            let Some(track) = self.cursors.get_mut(at) else {
+                continue;
+            };
+            let end = track.offset();
+            let from = position.offset(&track.log.path, &track.id);
+            // A log that was cut is another one.
+            let from = if from <= end { from } else { 0 };
+            if from < end {
+                track.go_back_to(from);
+                track.reported = from;
+                self.queue(at);
+            }
+        }
+        while let Some(at) = self.dirty.pop_front() {
+            self.read(at);
+        }
     }
 
     /// Determines the projects of the folders that contain the found logs.

@@ -48,6 +48,8 @@ pub(super) struct LogCursor {
     pub(super) earlier: bool,
     /// The last scan that found it.
     pub(super) seen: u64,
+    /// Everything before this byte offset was reported to the caller.
+    pub(super) reported: u64,
     /// Everything before this byte offset was read. Always the start of a line once `aligned`.
     offset: u64,
     aligned: bool,
@@ -107,6 +109,7 @@ impl LogCursor {
             came_later: true,
             earlier: false,
             seen: 0,
+            reported: 0,
             offset: 0,
             aligned: true,
             searched: 0,
@@ -145,6 +148,7 @@ impl LogCursor {
         }
         Some(LogCursor {
             id: from.id,
+            reported: from.reported,
             offset: from.offset,
             searched: from.offset,
             cursor: from.cursor,

@@ -38,6 +38,7 @@ mod conversation;
 mod events;
 mod follower;
 mod log_cursor;
+mod position;
 mod recent;
 mod selection;
 mod watched_dirs;
@@ -56,6 +57,7 @@ use annals_layouts::model::{AgentId, Artifact, Entry, Project, SessionId};
 
 pub use archived::last_archived;
 pub use follower::Follower;
+pub use position::FollowPosition;
 pub use selection::Selection;
 
 /// An event of a follower.
@@ -203,6 +205,8 @@ pub struct FollowOptions {
     pub(crate) last: usize,
     /// Selects which existing entries are counted and reported.
     pub(crate) filter: Arc<dyn Fn(&Entry) -> bool + Send + Sync>,
+    /// Where an earlier follower ended.
+    pub(crate) since: Option<FollowPosition>,
     /// Poll instead of using kernel watches: for file systems without notifications, such as
     /// network file systems.
     pub poll: bool,
@@ -218,6 +222,7 @@ impl Default for FollowOptions {
         FollowOptions {
             last: 0,
             filter: Arc::new(|_| true),
+            since: None,
             poll: false,
             poll_every: Duration::from_millis(50),
             max_watches: usize::MAX,
@@ -240,6 +245,13 @@ impl FollowOptions {
     /// Reports the last `n` entries first.
     pub fn last(mut self, n: usize) -> Self {
         self.last = n;
+        self
+    }
+
+    /// Goes on where an earlier follower of the same logs ended: reports what was written since, as
+    /// new. A log that was cut, or replaced by another file, is reported from its start.
+    pub fn since(mut self, position: FollowPosition) -> Self {
+        self.since = Some(position);
         self
     }
 

@@ -6,7 +6,9 @@ use annals::cost::{Dimension, ReportRow};
 use annals::jsonl::Durability;
 use annals::model::{Block, Draft};
 use annals::search::Order;
-use annals::service::{CostRequest, MessagesRequest, SearchRequest, Service, SessionsRequest};
+use annals::service::{
+    CostRequest, FollowRequest, MessagesRequest, SearchRequest, Service, SessionsRequest,
+};
 use annals::store::{MessageFilter, Root, Store, WriteOptions};
 use annals::view::PageRequest;
 use serde_json::Value;
@@ -266,4 +268,72 @@ fn costs_of_sub_agents_without_ids_have_the_kind_that_their_calls_ask_for() {
         &rows(&|log| log.replacen(r#""prompt":"[[sub]] first""#, r#""prompt":"another""#, 1)),
         &[("general-purpose", 2), ("main", 4), ("sub-agent", 2)],
     );
+}
+
+/// Follows until everything that exists is reported, at most so many entries. Returns their texts
+/// and the cursor of the last event.
+fn followed(service: &Service, since: Option<String>, most: usize) -> (Vec<String>, String) {
+    let request = FollowRequest {
+        since,
+        ..FollowRequest::default()
+    };
+    let (mut texts, mut cursor) = (Vec::new(), String::new());
+    for event in service.follow(&request).unwrap() {
+        let event = json(&event);
+        cursor = event["cursor"].as_str().unwrap().to_owned();
+        if event["kind"] == "entry" {
+            assert_eq!(event["earlier"], false);
+            let text = event["entry"]["blocks"][0]["text"].as_str().unwrap();
+            texts.push(text.to_owned());
+        }
+        if event["kind"] == "caught_up" || texts.len() == most {
+            break;
+        }
+    }
+    (texts, cursor)
+}
+
+#[test]
+fn following_goes_on_after_a_cursor_without_loss() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::new(vec![Root::claude_code(dir.path())]);
+    let one = store.begin("/home/me/app").unwrap();
+    one.append(Draft::user("before")).unwrap();
+    let service = Service::new(store);
+    let (texts, start) = followed(&service, None, 9);
+    assert!(texts.is_empty());
+    one.append_all(vec![Draft::user("1"), Draft::user("2")])
+        .unwrap();
+    // A session that begins while nobody follows.
+    let two = service.store().begin("/home/me/app").unwrap();
+    two.append(Draft::user("3")).unwrap();
+    one.append(Draft::user("4")).unwrap();
+
+    let mut all = Vec::new();
+    let mut cursor = start.clone();
+    for _ in 0..4 {
+        let (texts, next) = followed(&service, Some(cursor), 1);
+        all.extend(texts);
+        cursor = next;
+    }
+    all.sort();
+    assert_eq!(all, ["1", "2", "3", "4"]);
+    assert!(followed(&service, Some(cursor.clone()), 9).0.is_empty());
+    assert_eq!(followed(&service, Some(start), 9).0.len(), 4);
+
+    // Another file in place of the log is reported from its start.
+    let path = two.path().to_owned();
+    let bytes = fs::read(&path).unwrap();
+    drop(two);
+    fs::remove_file(&path).unwrap();
+    fs::write(dir.path().join("other"), "").unwrap();
+    fs::write(&path, bytes).unwrap();
+    assert_eq!(followed(&service, Some(cursor), 9).0, ["3"]);
+
+    let request = FollowRequest {
+        since: Some("nonsense".to_owned()),
+        ..FollowRequest::default()
+    };
+    let error = service.follow(&request).unwrap_err();
+    assert_eq!(error.kind().as_str(), "bad_input");
 }

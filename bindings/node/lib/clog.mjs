@@ -1,0 +1,3 @@
+import clog from "./clog.cjs";
+
+export const { open } = clog;
