@@ -173,9 +173,10 @@ impl Query {
     /// Returns the terms that are not negated.
     pub fn required_terms(&self) -> Vec<&Term> {
         let mut terms = Vec::new();
-        self.expr.each_required(&mut |part| match part {
-            Expr::Term(term) => terms.push(term),
-            _ => {}
+        self.expr.each_required(&mut |part| {
+            if let Expr::Term(term) = part {
+                terms.push(term);
+            }
         });
         terms
     }

@@ -241,7 +241,7 @@ fn costs_of_sub_agents_without_ids_have_the_kind_that_their_calls_ask_for() {
             ..CostRequest::default()
         };
         let plain = Service::new(copy.store());
-        let indexed = Service::new(copy.store()).with_index(&copy.state());
+        let indexed = Service::new(copy.store()).with_index(copy.state());
         let [first, second, without] = [&indexed, &indexed, &plain].map(|service| {
             let answer = service.cost(&by_agent).unwrap();
             let row = |row: &ReportRow| (row.key(), row.tally.requests);
