@@ -491,9 +491,7 @@ impl Context {
             bail!("annals reads the layout {name} but does not write it");
         }
         // No root exists yet: uses the first default path.
-        let layout = self
-            .layouts()
-            .find(|layout| layout.writer().is_some());
+        let layout = self.layouts().find(|layout| layout.writer().is_some());
         let place =
             layout.and_then(|layout| Some((layout, layout.roots(&env).into_iter().next()?)));
         let (layout, path) = place.context("no root for new sessions; name one with --root")?;

@@ -48,7 +48,11 @@ fn opencode_sessions_are_shown() {
 fn sessions_of_further_programs_are_shown() {
     snapshot("copilot", "made-odd", "a81d1ae2");
     snapshot("qwen", "made-odd", "8c5474c3");
-    snapshot("opencode", "1.1-s04-subagent", "ses_e1b61ccb5ffeHT020tyfq0vazM");
+    snapshot(
+        "opencode",
+        "1.1-s04-subagent",
+        "ses_e1b61ccb5ffeHT020tyfq0vazM",
+    );
     snapshot("droid", "made-odd", "3598f704-0000-4000-8000-000000000001");
     snapshot("cline", "made-odd", "1794838340131_abcde");
     snapshot("aider", "made-runs", "aider-2026-11-17-09-00-00");
@@ -138,7 +142,9 @@ fn aider_is_found_from_below_its_directory() {
     assert_eq!(sessions.len(), 2, "{run}");
     let mut command = stage.command();
     let file = stage.root.join(".aider.chat.history.md");
-    command.env("AIDER_CHAT_HISTORY_FILE", file).args(["show", "aider-2026-11-17-09-00-00"]);
+    command
+        .env("AIDER_CHAT_HISTORY_FILE", file)
+        .args(["show", "aider-2026-11-17-09-00-00"]);
     let run = stage.run_of(&command.output().unwrap());
     assert!(run.out.contains("not a prompt"), "{run}");
 }
@@ -154,9 +160,8 @@ fn verbs_span_all_programs_and_narrow_to_one() {
         ("copilot", "1.0-s01-qa"),
         ("qwen", "0.24-s01-qa"),
     ];
-    let roots = roots.map(|(layout, name)| {
-        format!("{layout}:{}", fixtures.join(layout).join(name).display())
-    });
+    let roots = roots
+        .map(|(layout, name)| format!("{layout}:{}", fixtures.join(layout).join(name).display()));
     let run = |args: &[&str]| {
         let named = roots.iter().flat_map(|root| ["--root", root.as_str()]);
         let all: Vec<&str> = named.chain(args.iter().copied()).collect();
@@ -164,7 +169,9 @@ fn verbs_span_all_programs_and_narrow_to_one() {
     };
     let layouts = |run: &crate::harness::Run| {
         let sessions = run.json()["sessions"].as_array().unwrap().clone();
-        let found = sessions.iter().map(|row| row["layout"].as_str().unwrap().to_owned());
+        let found = sessions
+            .iter()
+            .map(|row| row["layout"].as_str().unwrap().to_owned());
         found.collect::<std::collections::BTreeSet<_>>()
     };
     let all = ["codex", "copilot", "gemini", "qwen"].map(str::to_owned);
@@ -175,7 +182,9 @@ fn verbs_span_all_programs_and_narrow_to_one() {
     assert_eq!(layouts(&two).len(), 2);
     let rows = |run: &crate::harness::Run| {
         let rows = run.json()["rows"].as_array().unwrap().clone();
-        let names = rows.iter().map(|row| row["layout"].as_str().unwrap().to_owned());
+        let names = rows
+            .iter()
+            .map(|row| row["layout"].as_str().unwrap().to_owned());
         names.collect::<std::collections::BTreeSet<_>>()
     };
     let cost = run(&["cost", "--by", "agent-program", "--json"]);
@@ -192,48 +201,102 @@ fn verbs_span_all_programs_and_narrow_to_one() {
 
 /// Files with keys, and a line that makes each one of its kind.
 const SECRET_FILES: &[(&str, &str, &str, &[&str])] = &[
-    ("codex", "0.80-s01-qa", "01a1e48b", &["auth.json", "config.toml", ".env"]),
-    ("pi", "0.73-s01-qa", "01a1e48f", &["auth.json", "models.json", "settings.json"]),
+    (
+        "codex",
+        "0.80-s01-qa",
+        "01a1e48b",
+        &["auth.json", "config.toml", ".env"],
+    ),
+    (
+        "pi",
+        "0.73-s01-qa",
+        "01a1e48f",
+        &["auth.json", "models.json", "settings.json"],
+    ),
     (
         "gemini",
         "patches-tools",
         "latest",
-        &["oauth_creds.json", "settings.json", ".env", "mcp-oauth-tokens.json"],
+        &[
+            "oauth_creds.json",
+            "settings.json",
+            ".env",
+            "mcp-oauth-tokens.json",
+        ],
     ),
-    ("opencode", "made-sub-agent", "ses_top", &["auth.json", "mcp-auth.json"]),
-    ("opencode", "1.1-s01-qa", "latest", &["auth.json", "mcp-auth.json"]),
+    (
+        "opencode",
+        "made-sub-agent",
+        "ses_top",
+        &["auth.json", "mcp-auth.json"],
+    ),
+    (
+        "opencode",
+        "1.1-s01-qa",
+        "latest",
+        &["auth.json", "mcp-auth.json"],
+    ),
     (
         "copilot",
         "1.0-s01-qa",
         "latest",
-        &["config.json", "settings.json", "mcp-config.json", "mcp-oauth-config/x.json"],
+        &[
+            "config.json",
+            "settings.json",
+            "mcp-config.json",
+            "mcp-oauth-config/x.json",
+        ],
     ),
     (
         "qwen",
         "0.24-s01-qa",
         "latest",
-        &["oauth_creds.json", "settings.json", ".env", "mcp-oauth-tokens.json"],
+        &[
+            "oauth_creds.json",
+            "settings.json",
+            ".env",
+            "mcp-oauth-tokens.json",
+        ],
     ),
     (
         "droid",
         "0.215-s01-qa",
         "latest",
-        &["settings.json", "config.json", "auth.json", "auth.v2.file", "mcp.json"],
+        &[
+            "settings.json",
+            "config.json",
+            "auth.json",
+            "auth.v2.file",
+            "mcp.json",
+        ],
     ),
     (
         "cline",
         "3.0-s01-qa",
         "latest",
-        &["data/secrets.json", "data/settings/providers.json", "data/globalState.json"],
+        &[
+            "data/secrets.json",
+            "data/settings/providers.json",
+            "data/globalState.json",
+        ],
     ),
-    ("aider", "made-runs", "latest", &[".env", ".aider.conf.yml", ".aider.model.settings.yml"]),
+    (
+        "aider",
+        "made-runs",
+        "latest",
+        &[".env", ".aider.conf.yml", ".aider.model.settings.yml"],
+    ),
 ];
 
 #[test]
 fn secrets_beside_conversations_appear_nowhere() {
     // The databases of the fixtures have it too.
     const SECRET: &str = "a secret that must never be copied";
-    let has_secret = |bytes: &[u8]| bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
+    let has_secret = |bytes: &[u8]| {
+        bytes
+            .windows(SECRET.len())
+            .any(|part| part == SECRET.as_bytes())
+    };
     for (layout, fixture, session, files) in SECRET_FILES {
         let stage = Stage::with_fixture_of(layout, fixture).without_notes();
         for file in *files {

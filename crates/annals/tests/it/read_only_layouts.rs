@@ -250,7 +250,10 @@ fn tokens_of_recordings_match_the_independent_ledgers() {
                 let usage = &charge.usage;
                 let written = usage.cache_write_5m + usage.cache_write_1h;
                 let added = [1, usage.input, usage.cache_read, written, usage.output];
-                counts.iter_mut().zip(added).for_each(|(sum, new)| *sum += new);
+                counts
+                    .iter_mut()
+                    .zip(added)
+                    .for_each(|(sum, new)| *sum += new);
                 *recorded += charge.recorded.as_ref().map_or(0.0, |cost| cost.dollars());
             }
             let place = format!("{layout} {name}: {found:?}, not {expected}");
@@ -275,10 +278,18 @@ fn tokens_of_recordings_match_the_independent_ledgers() {
 fn each_response_of_made_roots_is_charged_once() {
     for (layout, name, expected) in [
         // Repeated, without a message, of a sub-agent, of its sub-agent, damaged.
-        ("copilot", "made-odd", [5, 50 + 50 + 20 + 70, 40, 5 + 6 + 7 + 8 + 9]),
+        (
+            "copilot",
+            "made-odd",
+            [5, 50 + 50 + 20 + 70, 40, 5 + 6 + 7 + 8 + 9],
+        ),
         ("copilot", "made-totals", [1, 100, 100, 20]),
         // The sub-agent's log counts, its telemetry does not; a side call has only telemetry.
-        ("qwen", "made-sub-agent", [4, 60 + 30 + 20 + 30, 40 + 100, 15 + 5 + 3 + 6]),
+        (
+            "qwen",
+            "made-sub-agent",
+            [4, 60 + 30 + 20 + 30, 40 + 100, 15 + 5 + 3 + 6],
+        ),
         ("qwen", "made-odd", [3, 7 + 20 + 30, 3, 2 + 4]),
         ("droid", "made-odd", [1, 1000, 0, 50]),
         // A message of two sessions is a copy.
@@ -295,17 +306,40 @@ fn each_response_of_made_roots_is_charged_once() {
 fn recordings_of_other_vendors_are_priced() {
     let prices = Prices::built_in();
     for (name, tokens, list) in [
-        ("0.166-s02-tools", [10159.0, 30471.0, 127.0], [2.5, 0.25, 15.0]),
-        ("patches-tools", [12191.0, 36567.0, 175.0], [1.25, 0.125, 10.0]),
+        (
+            "0.166-s02-tools",
+            [10159.0, 30471.0, 127.0],
+            [2.5, 0.25, 15.0],
+        ),
+        (
+            "patches-tools",
+            [12191.0, 36567.0, 175.0],
+            [1.25, 0.125, 10.0],
+        ),
     ] {
-        let ledger = Store::new(vec![case(name).root()]).costs().ledger(&|_, _| {}).0;
+        let ledger = Store::new(vec![case(name).root()])
+            .costs()
+            .ledger(&|_, _| {})
+            .0;
         let costs = ledger.charges.iter();
         let costs = costs.map(|charge| prices.cost(charge, PriceMode::Tokens).unwrap().dollars());
-        let expected: f64 = tokens.iter().zip(list).map(|(count, price)| count * price / 1e6).sum();
+        let expected: f64 = tokens
+            .iter()
+            .zip(list)
+            .map(|(count, price)| count * price / 1e6)
+            .sum();
         let sum: f64 = costs.sum();
-        assert!((sum - expected).abs() < 1e-9, "{name}: {sum}, not {expected}");
+        assert!(
+            (sum - expected).abs() < 1e-9,
+            "{name}: {sum}, not {expected}"
+        );
     }
-    for model in ["openai/gpt-5.4", "gpt-5-codex", "gemini-2.5-pro", "qwen3-coder-plus"] {
+    for model in [
+        "openai/gpt-5.4",
+        "gpt-5-codex",
+        "gemini-2.5-pro",
+        "qwen3-coder-plus",
+    ] {
         assert!(prices.find(model).is_some(), "{model}");
     }
 }
@@ -322,7 +356,10 @@ fn recorded_costs_are_those_of_the_programs() {
         let is_it = |case: &Case| case.layout.name() == layout && case.name == name;
         let case = cases().into_iter().find(is_it).unwrap();
         let ledger = Store::new(vec![case.root()]).costs().ledger(&|_, _| {}).0;
-        let recorded = ledger.charges.iter().filter_map(|it| it.recorded.as_deref());
+        let recorded = ledger
+            .charges
+            .iter()
+            .filter_map(|it| it.recorded.as_deref());
         let sum: f64 = recorded.map(|cost| cost.dollars()).sum();
         assert!((sum - expected).abs() < 1e-9, "{layout} {name}: {sum}");
     }
@@ -344,7 +381,9 @@ fn session_of_a_database_hides_its_older_files() {
     let store = indexed(&copy.store(), &copy.dir.path().join("state"));
     for _ in 0..2 {
         let listed = store.sessions(&store.inventory()).read(&|_, _| {});
-        let titles = listed.into_iter().map(|row| row.unwrap().title.map(|it| it.text.to_string()));
+        let titles = listed
+            .into_iter()
+            .map(|row| row.unwrap().title.map(|it| it.text.to_string()));
         let titles: Vec<Option<String>> = titles.collect();
         assert!(titles.contains(&Some("only here".to_owned())), "{titles:?}");
         assert!(!titles.contains(&Some("older".to_owned())), "{titles:?}");
@@ -471,7 +510,10 @@ fn sub_agents_belong_to_the_session_that_started_them() {
 #[test]
 fn recorded_sub_agents_belong_to_their_calls() {
     for (name, agents) in [
-        ("1.0-s04-subagent", &["e5bdd2aa-f11e-4d7d-bcba-d3c5eb53ac2a"][..]),
+        (
+            "1.0-s04-subagent",
+            &["e5bdd2aa-f11e-4d7d-bcba-d3c5eb53ac2a"][..],
+        ),
         ("1.1-s04-subagent", &["ses_e1b61c35bffeB4AHhfxDjqVlGW"]),
     ] {
         let session = case(name).only();

@@ -77,7 +77,11 @@ fn shown(session: &Session) -> Vec<String> {
         if let Body::Message(message) = &entry.body {
             let role = message.role;
             let is_sent = role == Role::Assistant || message.human;
-            for block in message.blocks.iter().filter(|_| is_sent && !message.api_error) {
+            for block in message
+                .blocks
+                .iter()
+                .filter(|_| is_sent && !message.api_error)
+            {
                 match block {
                     Block::Text(text) => add(&mut texts, role, "text", text),
                     Block::Thinking { text, .. } => add(&mut texts, role, "think", text),
@@ -131,7 +135,9 @@ fn resumed_session(case: &Value, mut sessions: Vec<SessionFiles>) -> Option<Sess
     if let Some(id) = id.filter(|_| sessions.len() > 1) {
         sessions.retain(|files| files.id.as_str() == id);
     }
-    let read = sessions.into_iter().map(|files| Session::read(files).unwrap());
+    let read = sessions
+        .into_iter()
+        .map(|files| Session::read(files).unwrap());
     read.max_by_key(|session| {
         let scan = session.main_log().map(|(_, scan, _)| scan);
         scan.and_then(|scan| scan.outlines.iter().filter_map(|it| it.time).max())
@@ -176,14 +182,19 @@ fn resumed_messages_match_the_real_programs() {
                     sent.drain(..sent.len().saturating_sub(found.len()));
                 }
                 let same = found.len() == sent.len()
-                    && found.iter().zip(&sent).all(|(found, sent)| is_same(found, sent));
+                    && found
+                        .iter()
+                        .zip(&sent)
+                        .all(|(found, sent)| is_same(found, sent));
                 let is_known = DIFFERENCES
                     .iter()
                     .any(|(of, case, _)| *of == key && case == name);
                 count.0 += usize::from(same);
                 if same == is_known {
                     let why = &case["why"];
-                    wrong.push(format!("{key} {name} ({why})\n  annals: {found:?}\n  sent:   {sent:?}"));
+                    wrong.push(format!(
+                        "{key} {name} ({why})\n  annals: {found:?}\n  sent:   {sent:?}"
+                    ));
                 }
             }
         }
@@ -192,6 +203,11 @@ fn resumed_messages_match_the_real_programs() {
         .iter()
         .map(|(key, (same, all))| format!("{key}: {same} of {all}"))
         .collect();
-    assert!(wrong.is_empty(), "{}\n{}", counts.join("\n"), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{}\n{}",
+        counts.join("\n"),
+        wrong.join("\n")
+    );
     insta::assert_snapshot!(counts.join("\n"));
 }

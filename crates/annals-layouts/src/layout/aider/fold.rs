@@ -183,7 +183,10 @@ impl Fold {
     /// Reads the model, and the tokens of the answer before.
     fn notice(&mut self, text: &str) {
         for line in text.lines() {
-            if let Some(model) = line.strip_prefix("Model: ").or(line.strip_prefix("Main model: ")) {
+            if let Some(model) = line
+                .strip_prefix("Model: ")
+                .or(line.strip_prefix("Main model: "))
+            {
                 let name = model.split(" with ").next().unwrap_or(model).trim();
                 self.model = Some(name.to_owned());
             }

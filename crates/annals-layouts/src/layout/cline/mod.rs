@@ -116,14 +116,20 @@ fn is_session(name: &str) -> bool {
 impl LayoutChecks for Cline {
     fn is_program_file(&self, path: &Path) -> bool {
         match *path_parts(path).unwrap_or_default().as_slice() {
-            ["data", "db" | "settings" | "logs" | "locks" | "cache" | "teams" | "state" | "workspaces" | "tasks", ..] => {
-                true
-            }
+            [
+                "data",
+                "db" | "settings" | "logs" | "locks" | "cache" | "teams" | "state" | "workspaces"
+                | "tasks",
+                ..,
+            ] => true,
             ["data", file] => matches!(
                 file,
                 "secrets.json" | "globalState.json" | "machine-id" | "hub.json"
             ),
-            ["skills" | "rules" | "hooks" | "workflows" | "agents" | "plugins" | "log" | "logs", ..] => true,
+            [
+                "skills" | "rules" | "hooks" | "workflows" | "agents" | "plugins" | "log" | "logs",
+                ..,
+            ] => true,
             _ => false,
         }
     }

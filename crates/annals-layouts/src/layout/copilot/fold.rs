@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use crate::json::{Pairs, Raw, Text, object};
 use crate::layout::AGENT_SEPARATOR;
 use crate::layout::derived::{
-    Counts, DerivedLine, DerivedLog, LineOrder, call_block, count, log_lines, owned, result_block, split_mark,
-    text_block, thinking_block,
+    Counts, DerivedLine, DerivedLog, LineOrder, call_block, count, log_lines, owned, result_block,
+    split_mark, text_block, thinking_block,
 };
 use crate::model::{FilePart, FileSetFormat};
 
@@ -205,7 +205,11 @@ impl<'a> Fold<'a> {
                 };
                 let call = data.call.or_empty();
                 DerivedLine {
-                    spawned: self.agents.get(call).cloned().filter(|id| agent != Some(id)),
+                    spawned: self
+                        .agents
+                        .get(call)
+                        .cloned()
+                        .filter(|id| agent != Some(id)),
                     ..DerivedLine::message("user", vec![result_block(call, content, failed)])
                 }
             }
@@ -334,10 +338,17 @@ fn title(yaml: &[u8]) -> Option<DerivedLine<'static>> {
         (Some(_), _) => Raw(Some(name)).text()?.into_owned(),
         (_, Some(inner)) => inner.replace("''", "'"),
         // The beginning of a text of several lines.
-        _ if matches!(name.as_bytes().first(), None | Some(b'|' | b'>' | b'&' | b'*' | b'!')) => {
+        _ if matches!(
+            name.as_bytes().first(),
+            None | Some(b'|' | b'>' | b'&' | b'*' | b'!')
+        ) =>
+        {
             return None;
         }
         _ => name.to_owned(),
     };
-    Some(DerivedLine::title(&name, value("user_named") == Some("true")))
+    Some(DerivedLine::title(
+        &name,
+        value("user_named") == Some("true"),
+    ))
 }

@@ -1,7 +1,9 @@
 //! Derives lines from the records of a session, and from the sum of its tokens beside them.
 
 use crate::json::{Flag, Raw, Text, object};
-use crate::layout::derived::{Counts, DerivedLine, DerivedLog, LineOrder, count, log_lines, owned, split_mark, text_block};
+use crate::layout::derived::{
+    Counts, DerivedLine, DerivedLog, LineOrder, count, log_lines, owned, split_mark, text_block,
+};
 use crate::model::{FilePart, FileSetFormat};
 
 /// A session: its log and its settings.

@@ -7,8 +7,8 @@ use crate::layout::entry_outline;
 use crate::layout::usage_fields::{decode_count, decode_time};
 use crate::layout::{Decoded, Decoder, Record};
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Entry, EntryId, Fact, FlawKind, ListRow, ListSubject,
-    Message, Outline, Role, TitleSource, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Entry, EntryId, Fact, FlawKind, ListRow,
+    ListSubject, Message, Outline, Role, TitleSource, Usage,
 };
 
 object! {

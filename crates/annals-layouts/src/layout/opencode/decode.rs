@@ -4,8 +4,8 @@ use crate::json::{Flag, Raw, Text, object};
 use crate::layout::usage_fields::{decode_count, decode_time};
 use crate::layout::{AGENT_SEPARATOR, Decoded, Decoder, Record, entry_outline};
 use crate::model::{
-    AgentId, Artifact, Block, Body, Entry, EntryId, Fact, FlawKind, Link, Message, Money, Outline, Role,
-    SessionId, Span, TitleSource, Usage,
+    AgentId, Artifact, Block, Body, Entry, EntryId, Fact, FlawKind, Link, Message, Money, Outline,
+    Role, SessionId, Span, TitleSource, Usage,
 };
 
 use super::artifact;

@@ -114,7 +114,11 @@ impl Layout for Qwen {
                     Some(agent) => (agent, ArtifactKind::AgentMeta, Framing::Lines),
                     None => {
                         let framing = Framing::Document(&fold::CHAT);
-                        (name.strip_suffix(".jsonl")?, ArtifactKind::AgentLog, framing)
+                        (
+                            name.strip_suffix(".jsonl")?,
+                            ArtifactKind::AgentLog,
+                            framing,
+                        )
                     }
                 };
                 Some(Artifact {

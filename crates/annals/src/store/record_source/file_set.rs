@@ -55,9 +55,7 @@ fn read(file: OpenLog, left: &mut u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut reader = RangeReader::between(file, 0, *left + 1);
     reader.read_to_end(&mut bytes)?;
-    *left = left
-        .checked_sub(bytes.len() as u64)
-        .ok_or_else(too_large)?;
+    *left = left.checked_sub(bytes.len() as u64).ok_or_else(too_large)?;
     Ok(bytes)
 }
 

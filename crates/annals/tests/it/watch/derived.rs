@@ -158,10 +158,16 @@ fn session_in_several_files_reports_new_messages() {
     };
     let message = "{\"id\":\"msg_zz\",\"role\":\"user\",\"time\":{\"created\":1900000000000}}";
     write(&format!("message/{session}/msg_zz.json"), message);
-    write("part/msg_zz/prt_zz.json", "{\"type\":\"text\",\"text\":\"new\"}");
+    write(
+        "part/msg_zz/prt_zz.json",
+        "{\"type\":\"text\",\"text\":\"new\"}",
+    );
     // The program writes the file of the session after each change.
     let file = format!("session/global/{session}.json");
     let text_of_session = fs::read_to_string(storage.join(&file)).unwrap();
-    write(&file, &text_of_session.replace("\"updated\": ", "\"updated\": 1"));
+    write(
+        &file,
+        &text_of_session.replace("\"updated\": ", "\"updated\": 1"),
+    );
     assert_eq!(text(&feed.fresh().entry), "new");
 }
