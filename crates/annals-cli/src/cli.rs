@@ -95,6 +95,7 @@ pub(crate) struct Global {
         short = 'a',
         global = true,
         value_name = "PROGRAM",
+        hide_possible_values = true,
         value_parser = clap::builder::PossibleValuesParser::new(
             annals::layout::LAYOUTS.iter().map(|layout| layout.name())
         ),
