@@ -96,7 +96,8 @@ pub(crate) struct Global {
         long,
         short = 'a',
         global = true,
-        value_name = "PROGRAM",
+        value_name = "NAME",
+        hide_possible_values = true,
         value_parser = clap::builder::PossibleValuesParser::new(
             annals::layout::LAYOUTS.iter().map(|layout| layout.name())
         ),

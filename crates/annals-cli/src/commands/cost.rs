@@ -141,7 +141,7 @@ impl ValueEnum for DimensionArg {
             Dimension::AgentId => ("agent_id", "The agent: main, or a sub-agent's id"),
             Dimension::Branch => ("conversation", "The conversation, if a session branches"),
             Dimension::GitBranch => ("git_branch", "The git branch that was checked out"),
-            _ => ("layouts", "The layout of the log: the agent program"),
+            _ => ("layouts", "The agent program: the log's layout"),
         };
         let value = PossibleValue::new(self.0.name()).alias(also).help(help);
         Some(match self.0 {

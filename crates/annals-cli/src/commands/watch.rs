@@ -61,7 +61,7 @@ pub(crate) struct WatchArgs {
     #[arg(long, short, value_name = "PROJECT", allow_hyphen_values = true)]
     project: Option<String>,
     /// Follow everything, without asking
-    #[arg(long, short, conflicts_with_all = ["what", "project"])]
+    #[arg(long, conflicts_with_all = ["what", "project"])]
     all: bool,
     /// Show only thinking and prompts
     #[arg(long, conflicts_with = "tools")]

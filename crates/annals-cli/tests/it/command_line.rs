@@ -228,7 +228,7 @@ fn completions_offer_verbs_options_and_values() {
     assert_eq!(values(&stage, &["cost", "--by", "mon"]), ["month"]);
     assert_eq!(
         values(&stage, &["convert", "--to", "cl"]),
-        ["claude-code", "clog"]
+        ["claude-code", "clog", "cline"]
     );
     assert_eq!(values(&stage, &["show", ""]), [""; 0]);
     assert_eq!(values(&stage, &["--color", "a"]), ["auto", "always"]);

@@ -149,7 +149,8 @@ fn json_and_jsonl_contain_every_entry_once() {
             let kinds = ["title", "note", "tag", "summary", "opaque"];
             found.retain(|entry| expected.contains(entry) || !kinds.contains(&entry.body.kind()));
             assert_eq!(sort(found), expected, "{name} {format}");
-            let has_data = session.files.notes().next().is_some()
+            let mut files = session.files.files();
+            let has_data = files.any(|file| file.artifact.kind == ArtifactKind::Notes)
                 || session
                     .files
                     .list_rows

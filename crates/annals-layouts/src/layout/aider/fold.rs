@@ -237,7 +237,9 @@ fn rounded(text: &str) -> Option<u64> {
         None => (text, 1.0),
     };
     let number: f64 = digits.replace(',', "").parse().ok()?;
-    (number >= 0.0 && number < 1e12).then(|| (number * unit).round() as u64)
+    (0.0..1e12)
+        .contains(&number)
+        .then(|| (number * unit).round() as u64)
 }
 
 /// Returns the typed prompts. Each is a line `# <time>`, and lines of its text that begin with `+`.

@@ -18,6 +18,8 @@
 //! | `> Tokens: 2.6k sent, 18 received.` | tokens of the response before, rounded; with `Cost: $0.01 message` the recorded cost |
 //! | all others | the model's answer |
 //!
+//! Cache reads and writes are taken as apart from what was sent; no recording shows them.
+//!
 //! The format is ambiguous: an answer with a line that begins with `####` or `>` cannot be told from a
 //! prompt or a notice. A line that follows an answer without a blank line belongs to the answer. Times
 //! of messages are unknown: all have that of their run, which is taken as UTC.

@@ -128,10 +128,17 @@ fn is_session(name: &str) -> bool {
 }
 
 impl LayoutChecks for Copilot {
-    fn record_fault(&self, _: &Artifact, first: &str, record: &str) -> Option<(FlawKind, String)> {
+    fn record_fault(
+        &self,
+        log: &Artifact,
+        first: &str,
+        record: &str,
+    ) -> Option<(FlawKind, String)> {
         let why = "the log does not begin with `session.start`: the program does not resume it";
         let is_start = first.contains("\"kind\":\"session.start\"");
-        (first == record && !is_start).then(|| (FlawKind::UnfitRecord, why.to_owned()))
+        // A sub-agent's part of the log begins later.
+        let is_first = log.agent.is_none() && first == record;
+        (is_first && !is_start).then(|| (FlawKind::UnfitRecord, why.to_owned()))
     }
 
     fn is_program_file(&self, path: &Path) -> bool {
