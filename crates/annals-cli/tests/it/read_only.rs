@@ -431,8 +431,8 @@ fn sessions_of_codex_and_pi_are_written() {
         assert!(todos.out.contains("first"), "{todos}");
         let compact = ["compact", session, "--summary", "a summary"];
         stage.annals(&compact).fine();
-        let fork = stage.annals(&["fork", session, "--json"]).fine().json();
-        let fork = fork["session"].as_str().unwrap();
+        let fork = "01a1e48b-0000-7000-8000-00000000000f";
+        stage.annals(&["fork", session, "--id", fork]).fine();
         let shown = stage.annals(&["show", fork]).fine();
         assert!(shown.out.contains("a zebra"), "{layout}: {shown}");
         assert_eq!(stage.annals(&["check"]).code, 0, "{layout}");
@@ -450,12 +450,11 @@ fn sessions_of_codex_and_pi_are_written() {
                 .collect::<Vec<_>>()
         };
         assert_eq!(root(&stage.tree()), root(&before), "{layout}");
-        let new = stage.annals(&["new", "--cwd", "/", "-m", "hi", "--json"]);
-        let new = new.fine().json()["session"].as_str().unwrap().to_owned();
-        assert!(
-            stage.annals(&["show", &new]).fine().out.contains("hi"),
-            "{layout}"
-        );
+        let new = "01a1e48b-0000-7000-8000-00000000000e";
+        let begin = ["new", "--cwd", "/", "--id", new, "-m", "hi"];
+        stage.annals(&begin).fine();
+        let shown = stage.annals(&["show", new]).fine();
+        assert!(shown.out.contains("hi"), "{layout}: {shown}");
     }
 }
 

@@ -293,8 +293,8 @@ impl<'a> CopiedRecords<'a> {
             }
             last_record = place;
             let named = same_record.iter().copied();
-            let named = named.filter(|id| outline.link == Link::Parent(id.key()));
-            parent = named.last().or(parent);
+            let mut named = named.filter(|id| outline.link == Link::Parent(id.key()));
+            parent = named.next_back().or(parent);
             same_record.clear();
             let record = reader.full_record(*at)?;
             // A compaction starts a new chain; any other entry has the previous one as its parent.

@@ -135,8 +135,10 @@ impl<'a> Fold<'a> {
     }
 
     fn slot(&mut self, number: usize, line: &Line<'a>) -> Slot {
-        let mut slot = Slot::default();
-        slot.ordinal = line.ordinal.count().ok().flatten();
+        let mut slot = Slot {
+            ordinal: line.ordinal.count().ok().flatten(),
+            ..Slot::default()
+        };
         let is_ours = line.annex.program.get() == Some(PROGRAM);
         match line.kind.or_empty() {
             "session_meta" => {

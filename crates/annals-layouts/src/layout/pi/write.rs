@@ -734,8 +734,8 @@ impl<'a, 'b> LineBuilder<'a, 'b> {
 
     fn tool_of(&self, call: &str) -> Option<String> {
         let calls = self.open_calls.iter().rev();
-        let found = calls.filter(|(id, _)| id == call).map(|(_, tool)| tool);
-        found.cloned().next()
+        let mut found = calls.filter(|(id, _)| id == call).map(|(_, tool)| tool);
+        found.next().cloned()
     }
 
     fn next_time(&mut self, given: Option<Timestamp>) -> Timestamp {
