@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Compares the packages for Python and Node with the library in Rust.
+
+    bench/bindings.py --python INTERPRETER --node PACKAGE_DIR [--rounds N] [--json]
+
+INTERPRETER has the package annals-store installed, PACKAGE_DIR is bindings/node with its addon, both built in the
+release profile. Builds the example `bench_calls` and writes a session of 10,000 messages. Each round runs the library
+and both packages in turn on it; the table has the median of the rounds. CPU time except for durable appends.
+
+Exit codes: 0 all targets met, 1 a target missed, 2 could not run.
+"""
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+EXAMPLE = REPOSITORY / "target" / "release" / "examples" / "bench_calls"
+LONG, SHORT = "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-000000000002"
+TEXT = "the quick brown fox jumps over the lazy dog " * 5
+
+
+def median_time(now, rounds, calls, work):
+    """Returns the seconds of a call: the median of several rounds of calls."""
+    times = []
+    for _ in range(rounds):
+        began = now()
+        for _ in range(calls):
+            work()
+        times.append((now() - began) / calls)
+    return statistics.median(times)
+
+
+def measure(root, state):
+    """Measures the Python package."""
+    from annals_store import Root, Store
+
+    store = Store(Root("claude-code", root), state=state, index=False, zone="UTC")
+    long, short = store.session(LONG), store.session(SHORT)
+    rows = long.messages()
+    leaf = short.messages()[-1]["id"]
+    text = json.dumps(rows)
+    cpu = time.process_time
+    found = {
+        "call_us": 1e6 * median_time(cpu, 40, 200, lambda: short.raw(leaf)),
+        "messages_ms": 1e3 * median_time(cpu, 15, 1, long.messages),
+        "parse_ms": 1e3 * median_time(cpu, 15, 1, lambda: json.loads(text)),
+    }
+    for durability, now in (("os", cpu), ("disk", time.perf_counter)):
+        with store.begin("/home/me/app", durability=durability) as writer:
+            found[f"append_{durability}_us"] = 1e6 * median_time(now, 300, 1, lambda: writer.user("Go on."))
+    print(json.dumps(found))
+
+
+def write_history(python, root, state):
+    """Writes a long and a short session."""
+    code = f"""
+from annals_store import Root, Store
+store = Store(Root("claude-code", {str(root)!r}), state={str(state)!r})
+with store.begin("/home/me/app", id={LONG!r}, durability="os") as writer:
+    for start in range(0, 10_000, 1_000):
+        drafts = []
+        for number in range(start, start + 1_000):
+            text = f"message {{number}}: {TEXT}"
+            reply = {{"role": "assistant", "content": text, "model": "claude-sonnet-4-5",
+                     "usage": {{"input_tokens": 10, "output_tokens": 5}}}}
+            drafts.append(reply if number % 2 else {{"role": "user", "content": text}})
+        writer.append(*drafts)
+with store.begin("/home/me/app", id={SHORT!r}, durability="os") as writer:
+    writer.user("Go on.")
+"""
+    subprocess.run([python, "-c", code], check=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", type=Path, required=True)
+    parser.add_argument("--node", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--directory", type=Path, help="on the disk to measure")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--no-build", action="store_true")
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.measure:
+        measure(*given.measure)
+        return 0
+    if not given.no_build:
+        build = ["cargo", "build", "--release", "-p", "annals", "--example", "bench_calls"]
+        if subprocess.run(build, cwd=REPOSITORY, check=False).returncode != 0:
+            return 2
+    samples = {"rust": [], "python": [], "node": []}
+    with tempfile.TemporaryDirectory(dir=given.directory) as folder:
+        root, state = Path(folder) / "root", Path(folder) / "state"
+        write_history(given.python, root, state)
+        commands = {
+            "rust": [EXAMPLE, root, state, LONG, SHORT],
+            "python": [given.python, "-B", __file__, "--python", ".", "--node", ".", "--measure", root, state],
+            "node": ["node", REPOSITORY / "bench" / "node.mjs", given.node, root, state, LONG, SHORT],
+        }
+        for _ in range(given.rounds):
+            for name, command in commands.items():
+                out = subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE).stdout
+                samples[name].append(json.loads(out))
+
+    def each(compute):
+        """Returns the median of a figure that is computed for each round."""
+        rounds = zip(samples["rust"], samples["python"], samples["node"])
+        return statistics.median(compute(*one) for one in rounds)
+
+    rows = [
+        ("a call from Python, µs of CPU over Rust", each(lambda r, p, n: p["call_us"] - r["call_us"]), 5),
+        ("a call from Node, awaited, µs of CPU over Rust", each(lambda r, p, n: n["call_us"] - r["call_us"]), 60),
+        ("a call from Node, awaited, µs of wall time over Rust", each(lambda r, p, n: n["call_wall_us"] - r["call_us"]), None),
+        ("a call from Node, Sync, µs of CPU over Rust", each(lambda r, p, n: n["call_sync_us"] - r["call_us"]), None),
+        ("10,000 messages in Python / Rust and json.loads",
+         each(lambda r, p, n: p["messages_ms"] / (r["messages_ms"] + p["parse_ms"])), 1.5),
+        ("10,000 messages in Node / Rust and JSON.parse",
+         each(lambda r, p, n: n["messages_ms"] / (r["messages_ms"] + n["parse_ms"])), 1.5),
+        ("10,000 messages in Node, Sync / Rust and JSON.parse",
+         each(lambda r, p, n: n["messages_sync_ms"] / (r["messages_ms"] + n["parse_ms"])), None),
+        ("durable append from Python / Rust, wall time", each(lambda r, p, n: p["append_disk_us"] / r["append_disk_us"]), 1.1),
+        ("durable append from Node, awaited / Rust, wall time",
+         each(lambda r, p, n: n["append_disk_us"] / r["append_disk_us"]), 1.1),
+        ("durable append from Node, Sync / Rust, wall time",
+         each(lambda r, p, n: n["append_disk_sync_us"] / r["append_disk_us"]), 1.1),
+        ("append without sync from Python, µs of CPU over Rust",
+         each(lambda r, p, n: p["append_os_us"] - r["append_os_us"]), None),
+        ("append without sync from Node, Sync, µs of CPU over Rust",
+         each(lambda r, p, n: n["append_os_sync_us"] - r["append_os_us"]), None),
+    ]
+    if given.json:
+        print(json.dumps({"samples": samples, "rows": rows}))
+    else:
+        for name, found, target in rows:
+            verdict = "" if target is None else f"≤ {target:<4} " + ("met" if found <= target else "MISSED")
+            print(f"{name:<56} {found:>8.2f}  {verdict}")
+        medians = {name: statistics.median(one[name] for one in samples["rust"]) for name in samples["rust"][0]}
+        print("Rust: " + ", ".join(f"{name} {value:.1f}" for name, value in medians.items()))
+    return int(any(target is not None and found > target for _, found, target in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
