@@ -30,10 +30,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let leaf = serde_json::to_value(leaf.last().ok_or("a message")?)?;
     let leaf = leaf["id"].as_str().ok_or("an id")?.to_owned();
 
-    let call = median(40, 200, cpu_now, || Ok(drop(short.raw(&leaf)?)))?;
+    let call = median(40, 200, cpu_now, || {
+        short.raw(&leaf)?;
+        Ok(())
+    })?;
     let messages = median(15, 1, cpu_now, || {
         let rows = long.messages(&MessagesRequest::default())?.entries;
-        Ok(drop(serde_json::to_string(&rows)?))
+        serde_json::to_string(&rows)?;
+        Ok(())
     })?;
     let append_os = append(&service, Durability::Os, cpu_now)?;
     let append_disk = append(&service, Durability::Disk, wall_now)?;

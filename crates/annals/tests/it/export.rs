@@ -8,7 +8,7 @@ use annals::export::{
     ExportOptions, ExportPart, ExportProblem, Exporter, Format, read_entry, write_entry,
 };
 use annals::layout::NewSession;
-use annals::model::{Block, Body, Draft, Entry, Message, Role, Span};
+use annals::model::{ArtifactKind, Block, Body, Draft, Entry, Message, Role, Span};
 use annals::store::{Root, Session, Store};
 
 use crate::support::{QUICK, case, cases};
