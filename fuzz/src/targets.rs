@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use annals::archive::{Archive, CompressedFile, RestoreOutcome};
-use annals::cost::{LogCharges, Prices};
 use annals::convert::ExportSource;
+use annals::cost::{LogCharges, Prices};
 use annals::export::{
     ExportOptions, ExportPart, Exporter, Format, Redactor, read_entry, write_entry,
 };

@@ -730,7 +730,8 @@ fn with_new_folder(old: Member, unlisted: Member) -> Member {
     let mut sessions = old.sessions.clone();
     for key in &mut sessions {
         let now = unlisted.sessions.iter().find(|now| now.id == key.id);
-        key.folder.clone_from(&now.map_or(&key.folder, |now| &now.folder).clone());
+        key.folder
+            .clone_from(&now.map_or(&key.folder, |now| &now.folder).clone());
     }
     Member {
         path: unlisted.path,

@@ -23,16 +23,16 @@ use crate::store::{
 use annals_jsonl as jsonl;
 use annals_layouts::json;
 use annals_layouts::layout::{
-    AppendState, Change, Decoded, Edit, EditPlan, NewSession, OpenReply, PlanContext,
-    RowUpdate, Writer, export_file, is_model,
+    AppendState, Change, Decoded, Edit, EditPlan, NewSession, OpenReply, PlanContext, RowUpdate,
+    Writer, export_file, is_model,
 };
 use annals_layouts::model::{
-    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, EntryKey, Members,
-    Outline, SessionId, TitleSource, Usage,
+    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, EntryKey, Members, Outline,
+    SessionId, TitleSource, Usage,
 };
 
 use self::agent::agent_purpose;
-use self::exported_records::ExportedRecords;
+use self::exported_records::{ExportedRecords, is_from_layout};
 
 use super::links::Links;
 use super::origin::{self, GENERATED, Header, MAX_INLINE, SourceFile, SourcePosition};
@@ -181,10 +181,8 @@ impl<'a> SessionEncoder<'a> {
             true => path.clone(),
             false => format!("/{}", path.trim_start_matches('/')),
         };
-        let wanted = target
-            .writer
-            .valid_id(&target.ids.target_id(&session.files));
-        let mut new = NewSession::new(SessionId::new(&wanted)?, cwd.clone());
+        let id = target.ids.target_id(&session.files);
+        let mut new = NewSession::new(SessionId::new(&target.writer.valid_id(&id))?, cwd.clone());
         new.git_branch = git_branch(session);
         if target.merge {
             new.folder = folder_for_directory(target.root, target.writer, &cwd);
@@ -215,8 +213,24 @@ impl<'a> SessionEncoder<'a> {
             first_lines: HashMap::new(),
             keeps_record: false,
         };
-        let artifact =
-            work.with_context(started, |stamp| target.writer.new_session_log(&new, stamp))?;
+        // In its own layout, a session keeps any id that a log can have.
+        let mut own = new.clone();
+        own.id = SessionId::new(&id)?;
+        let mut artifact = None;
+        if is_from_layout(target, session) {
+            let log =
+                work.with_context(started, |stamp| target.writer.new_session_log(&own, stamp));
+            artifact = log.ok().filter(|log| target.root.locate(log).is_ok());
+        }
+        let artifact = match artifact {
+            Some(artifact) => {
+                new = own;
+                artifact
+            }
+            None => {
+                work.with_context(started, |stamp| target.writer.new_session_log(&new, stamp))?
+            }
+        };
         target.root.locate(&artifact)?;
         work.shared = artifact.kind == ArtifactKind::SharedLog;
         work.main = target.root.layout.path_for(&artifact);
@@ -448,7 +462,9 @@ impl<'a> SessionEncoder<'a> {
             let mut sink = Decoded::default();
             decoder.decode(&record, &mut sink);
             let sound = sink.flaws.is_empty();
-            let exported = records.as_mut().map(|records| records.read(&record, &sink.items));
+            let exported = records
+                .as_mut()
+                .map(|records| records.read(&record, &sink.items));
             let exported = exported.unwrap_or_default();
             self.keeps_record = exported.is_some();
             sink.items
@@ -474,7 +490,9 @@ impl<'a> SessionEncoder<'a> {
             if let Some(record) = exported {
                 let layout = self.target.root.layout;
                 let is_log = |(path, _): &(PathBuf, Vec<u8>)| {
-                    layout.classify(path).is_some_and(|it| it.kind.is_conversation())
+                    layout
+                        .classify(path)
+                        .is_some_and(|it| it.kind.is_conversation())
                 };
                 let path = lines.into_iter().find(is_log).map(|(path, _)| path);
                 let path = path.unwrap_or_else(|| layout.path_for(&pen.head.log));
@@ -542,7 +560,9 @@ impl<'a> SessionEncoder<'a> {
             // The recorded cost of a reply is converted.
             let cost = self.session.root().layout.writer();
             let cost = cost.and_then(|writer| writer.cost_member());
-            let lost = unknown.iter().filter(|(name, _)| cost != Some(name.as_str()));
+            let lost = unknown
+                .iter()
+                .filter(|(name, _)| cost != Some(name.as_str()));
             lost.for_each(|(name, _)| self.leave_out(name));
         }
         let id = match at {

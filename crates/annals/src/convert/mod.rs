@@ -33,9 +33,7 @@ use rayon::prelude::*;
 
 use crate::archive::Archive;
 use crate::error::{Error, Result};
-use crate::store::{
-    Inventory, Root, RootFile, Session, SessionFiles, update_session_lists,
-};
+use crate::store::{Inventory, Root, RootFile, Session, SessionFiles, update_session_lists};
 use annals_jsonl as jsonl;
 use annals_jsonl::removal_name::is_removed;
 use annals_layouts::layout::{RowUpdate, Writer};

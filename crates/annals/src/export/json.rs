@@ -132,8 +132,7 @@ impl<'a> JsonWriter<'a> {
             }
             let entries = all_entries(session, agent.log);
             self.open_log(Some(head), logs).map_err(write_error)?;
-            let written =
-                self.write_entries(session, agent.log, &entries, redactor.as_deref_mut());
+            let written = self.write_entries(session, agent.log, &entries, redactor.as_deref_mut());
             let closed = self.close();
             written.and(closed)?;
             logs += 1;
@@ -252,9 +251,16 @@ impl<'a> JsonWriter<'a> {
             }
             self.write_row(EntryJson::new(&entry)).map_err(write_error)
         };
-        let given = session.title().filter(|title| title.source > TitleSource::Summary);
+        let given = session
+            .title()
+            .filter(|title| title.source > TitleSource::Summary);
         let (title, tag) = match part {
-            ExportPart::Whole => (session.listed_title().map(|text| (text, TitleSource::Custom)), None),
+            ExportPart::Whole => (
+                session
+                    .listed_title()
+                    .map(|text| (text, TitleSource::Custom)),
+                None,
+            ),
             ExportPart::Path(_) => (given.map(|title| (title.text, title.source)), session.tag()),
         };
         if let Some((text, source)) = title {
@@ -320,7 +326,10 @@ fn main_entries(session: &Session, part: &ExportPart) -> Vec<usize> {
     let mut entries: BTreeSet<usize> = path.iter().copied().collect();
     let agents = selected_agents(session, part).into_iter();
     let agents = agents.filter_map(|at| session.agents.get(at));
-    for strand in agents.filter(|agent| agent.log == 0).filter_map(|agent| agent.sidechain) {
+    for strand in agents
+        .filter(|agent| agent.log == 0)
+        .filter_map(|agent| agent.sidechain)
+    {
         let strand = session.tree().and_then(|tree| tree.sidechains.get(strand));
         entries.extend(strand.into_iter().flat_map(|strand| &strand.entries));
     }
@@ -328,7 +337,9 @@ fn main_entries(session: &Session, part: &ExportPart) -> Vec<usize> {
 }
 
 fn all_entries(session: &Session, log: usize) -> Vec<usize> {
-    let entries = session.log(log).map_or(0, |(_, scan, _)| scan.outlines.len());
+    let entries = session
+        .log(log)
+        .map_or(0, |(_, scan, _)| scan.outlines.len());
     (0..entries).collect()
 }
 

@@ -413,8 +413,9 @@ impl Session {
 
     /// Returns whether the session has todos.
     pub(crate) fn has_todos(&self) -> bool {
-        let is_list =
-            |file: &RootFile| matches!(file.artifact.kind, ArtifactKind::Todos | ArtifactKind::Task);
+        let is_list = |file: &RootFile| {
+            matches!(file.artifact.kind, ArtifactKind::Todos | ArtifactKind::Task)
+        };
         let mut outlines = self.logs.iter().flat_map(|scan| &scan.outlines);
         self.files.attachments.iter().any(is_list) || outlines.any(is_todos)
     }

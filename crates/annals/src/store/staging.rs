@@ -289,7 +289,8 @@ impl PendingFile {
             return Ok(ExistingFile::Different);
         }
         let failed = |error| Error::io("read", &self.to, error);
-        let mut own = BufReader::with_capacity(READ_BUFFER, File::open(&self.temp).map_err(failed)?);
+        let mut own =
+            BufReader::with_capacity(READ_BUFFER, File::open(&self.temp).map_err(failed)?);
         let other = jsonl::OpenLog::open(&self.to).map_err(failed)?;
         let other = jsonl::RangeReader::from_offset(other, 0);
         let mut other = BufReader::with_capacity(READ_BUFFER, other);

@@ -30,8 +30,8 @@ use annals_layouts::layout::{
     AppendState, Change, Edit, EditPlan, NewSession, PlanContext, Spawn, Writer,
 };
 use annals_layouts::model::{
-    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Members, SessionId,
-    TitleSource, Todo,
+    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Members, SessionId, TitleSource,
+    Todo,
 };
 
 pub(super) use self::new_id::refuse_known_id;

@@ -24,6 +24,8 @@ struct Desk {
     store: Store,
     root: Root,
     exported: Vec<u8>,
+    /// Length of the first two sessions in it.
+    two: usize,
 }
 
 impl Desk {
@@ -51,6 +53,9 @@ impl Desk {
             exporter.session(&session, &ExportPart::Whole).unwrap();
         }
         exporter.finish().unwrap();
+        let text = String::from_utf8(exported.clone()).unwrap();
+        let heads = text.match_indices("{\"type\":\"session\"");
+        let two = heads.map(|(at, _)| at).nth(2).unwrap();
         let root = Root::new(layout, dir.path().join("root")).unwrap();
         let store = Store::new(vec![root.clone()]).with_state(dir.path().join("state"));
         Desk {
@@ -58,6 +63,7 @@ impl Desk {
             store,
             root,
             exported,
+            two,
         }
     }
 
@@ -93,7 +99,10 @@ impl Desk {
     }
 
     fn messages(&self, at: usize) -> usize {
-        self.session(at).messages(&Default::default()).unwrap().len()
+        self.session(at)
+            .messages(&Default::default())
+            .unwrap()
+            .len()
     }
 }
 
@@ -139,10 +148,18 @@ fn second_import_changes_nothing() {
         let name = layout.name();
         let desk = Desk::new(name);
         let first = desk.import().unwrap();
-        assert!(first.iter().all(|it| !it.already_imported && it.entries > 0), "{name}");
+        assert!(
+            first
+                .iter()
+                .all(|it| !it.already_imported && it.entries > 0),
+            "{name}"
+        );
         let before = desk.tree();
         let messages: Vec<usize> = (0..3).map(|at| desk.messages(at)).collect();
-        assert!(messages.iter().all(|count| *count >= 4), "{name} {messages:?}");
+        assert!(
+            messages.iter().all(|count| *count >= 4),
+            "{name} {messages:?}"
+        );
         for at in 0..3 {
             let session = desk.session(at);
             assert_eq!(session.title().unwrap().text, "Looking", "{name}");
@@ -256,7 +273,10 @@ fn interrupted_import_with_fresh_ids_keeps_the_ids() {
         assert_eq!(already, [true, true, false], "{name}");
         // A new import is another copy.
         let third = desk.import_with(fresh()).unwrap();
-        assert!(third.iter().all(|it| !ids(&first).contains(&it.session)), "{name}");
+        assert!(
+            third.iter().all(|it| !ids(&first).contains(&it.session)),
+            "{name}"
+        );
         assert_eq!(desk.store.inventory().sessions.len(), 6, "{name}");
     }
 }
@@ -274,8 +294,11 @@ fn shared_log_import_appends_the_missing_records() {
     let each = lines(&whole).len() / 3;
     for gone in 0..=each {
         for torn in ["", "{\"type\":\"us"] {
-            let desk = Desk::new("orchestrator");
+            let mut desk = Desk::new("orchestrator");
+            let all = desk.exported.clone();
+            desk.exported.truncate(desk.two);
             let path = desk.import().unwrap()[1].path.clone();
+            desk.exported = all;
             let kept = lines(&whole)[..2 * each - gone].concat();
             fs::write(&path, kept.clone() + torn).unwrap();
             let second = desk.import().unwrap();

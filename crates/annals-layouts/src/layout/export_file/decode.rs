@@ -165,7 +165,12 @@ fn add_facts(entry: &Entry, outline: &mut Outline) {
             if let (Some(reply), Some(response)) = (&mut outline.reply, response) {
                 reply.response = Some(ResponseKey::new(response, request));
             }
-            facts.extend(message.stored.as_deref().map(|it| Fact::StoredOutput(it.into())));
+            facts.extend(
+                message
+                    .stored
+                    .as_deref()
+                    .map(|it| Fact::StoredOutput(it.into())),
+            );
         }
         Body::Agent { .. } => {
             // The purpose with the call replaces the one without.

@@ -70,7 +70,10 @@ impl Lines {
         for problem in get(document, "problems").list() {
             self.add_object(problem, "problem", &[], &[]);
         }
-        let end = format!("{{\"type\":\"end\",\"annals\":{}}}", version.unwrap_or("null"));
+        let end = format!(
+            "{{\"type\":\"end\",\"annals\":{}}}",
+            version.unwrap_or("null")
+        );
         self.add(&end);
     }
 
@@ -155,10 +158,22 @@ mod tests {
     fn kind_of_an_export_is_known_from_its_beginning() {
         for (text, log, document) in [
             (r#"{"type":"session","id":"a"}"#, true, false),
-            ("\u{feff}\n {\"id\":\"a\",\"type\":\"session\"}\n{}", true, false),
+            (
+                "\u{feff}\n {\"id\":\"a\",\"type\":\"session\"}\n{}",
+                true,
+                false,
+            ),
             (r#"{"annals":1,"sessions":[]}"#, false, true),
-            ("{\n \"annals\": 1,\n \"sessions\": [\n  {\"type\":", false, true),
-            (r#"{"type":"session","todos":[{"agent":"a","sessions""#, true, false),
+            (
+                "{\n \"annals\": 1,\n \"sessions\": [\n  {\"type\":",
+                false,
+                true,
+            ),
+            (
+                r#"{"type":"session","todos":[{"agent":"a","sessions""#,
+                true,
+                false,
+            ),
             (r#"{"role":"user"}"#, false, false),
             ("[1]", false, false),
             ("", false, false),

@@ -103,7 +103,9 @@ impl SessionEncoder<'_> {
     /// Renames all files into place, the main log last: once it exists, the session is complete.
     pub(super) fn finish(mut self) -> Result<SessionOutcome> {
         for (path, lines) in std::mem::take(&mut self.first_lines) {
-            lines.into_iter().try_for_each(|line| self.put(&path, line))?;
+            lines
+                .into_iter()
+                .try_for_each(|line| self.put(&path, line))?;
         }
         let rows = self.take_rows();
         if self.target.merge {

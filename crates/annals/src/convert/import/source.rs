@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::store::{Root, record_source};
 use annals_jsonl::{OpenLog, RangeReader, Scanner};
 use annals_layouts::json::describe_json_error;
-use annals_layouts::layout::{AGENT_SEPARATOR, ExportFile};
 use annals_layouts::layout::export_file::{ExportLine, ExportProblem, is_export, parse_line};
+use annals_layouts::layout::{AGENT_SEPARATOR, ExportFile};
 use annals_layouts::model::{AgentId, SessionId};
 
 /// An export in a file, or a copy of one that can be read only once.
@@ -132,7 +132,11 @@ impl Check {
             ExportLine::Session(head) => {
                 (self.logs, self.entries) = (1, 0);
                 SessionId::new(&head.id).map_err(|error| error.to_string())?;
-                if head.id.contains(AGENT_SEPARATOR) {
+                let parts = head.id.rsplit_once(AGENT_SEPARATOR);
+                let is_agent = parts.is_some_and(|(session, agent)| {
+                    SessionId::new(session).is_ok() && AgentId::new(agent).is_ok()
+                });
+                if is_agent {
                     return Err(format!("the id {} is that of a sub-agent", head.id));
                 }
                 if self.contents.sessions.contains(&head.id) {
