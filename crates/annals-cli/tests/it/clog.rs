@@ -181,14 +181,14 @@ fn notes_without_a_chat_log_are_listed() {
 }
 
 #[test]
-fn import_preserves_thread_and_start_and_refuses_a_second_time() {
+fn import_preserves_thread_and_start_and_does_nothing_a_second_time() {
     let source = Stage::with_fixture_of("clog", "every-role-and-channel");
     let exported = source
         .annals(&["export", SESSION, "--format", "jsonl"])
         .fine()
         .out;
-    let run = source.refused(&["import", "-"], &exported);
-    assert!(run.err.contains("already exists"), "{run}");
+    let run = source.with_stdin(&["import", "-"], exported.clone()).fine();
+    assert!(run.out.contains("imported by an earlier run"), "{run}");
     let target = Stage::with_fixture_of("clog", "header-alone");
     let run = target.with_stdin(&["import", "-", "--json"], exported.clone());
     let reported = run.fine().json();
@@ -198,7 +198,8 @@ fn import_preserves_thread_and_start_and_refuses_a_second_time() {
     let header: serde_json::Value = serde_json::from_str(chat.lines().next().unwrap()).unwrap();
     assert_eq!(header["threadId"], "thread_abc123");
     assert_eq!(header["createdAt"], 1_774_488_740_418_u64);
-    target.refused(&["import", "-"], &exported);
+    let run = target.with_stdin(&["import", "-"], exported).fine();
+    assert!(run.out.contains("imported by an earlier run"), "{run}");
 }
 
 #[test]
@@ -217,8 +218,9 @@ fn import_from_another_layout_reports_its_new_session_name() {
     assert!(session.ends_with(&format!("Z-{id}")), "{reported}");
     let run = target.annals(&["show", &session, "--json"]).fine();
     assert_eq!(run.json()["session"]["id"], session.as_str());
-    let run = target.refused(&["import", "-"], &exported);
-    assert!(run.err.contains(&session), "{run}");
+    let run = target.with_stdin(&["import", "-"], exported).fine();
+    assert!(run.out.contains(&session), "{run}");
+    assert!(run.out.contains("imported by an earlier run"), "{run}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ use annals_layouts::model::{
 use annals_layouts::tree::Tree;
 
 use self::agent::agent_purpose;
-use self::exported_records::ExportedRecords;
+use self::exported_records::{ExportedRecords, is_from_layout};
 
 use super::links::Links;
 use super::origin::{self, GENERATED, Header, MAX_INLINE, SourceFile, SourcePosition};
@@ -199,10 +199,8 @@ impl<'a> SessionEncoder<'a> {
             true => path.clone(),
             false => format!("/{}", path.trim_start_matches('/')),
         };
-        let wanted = target
-            .writer
-            .valid_id(&target.ids.target_id(&session.files));
-        let mut new = NewSession::new(SessionId::new(&wanted)?, cwd.clone());
+        let id = target.ids.target_id(&session.files);
+        let mut new = NewSession::new(SessionId::new(&target.writer.valid_id(&id))?, cwd.clone());
         new.git_branch = git_branch(session);
         if target.merge {
             new.folder = folder_for_directory(target.root, target.writer, &cwd);
@@ -235,8 +233,24 @@ impl<'a> SessionEncoder<'a> {
             written: HashMap::new(),
             last_line: None,
         };
-        let artifact =
-            work.with_context(started, |stamp| target.writer.new_session_log(&new, stamp))?;
+        // In its own layout, a session keeps any id that a log can have.
+        let mut own = new.clone();
+        own.id = SessionId::new(&id)?;
+        let mut artifact = None;
+        if is_from_layout(target, session) {
+            let log =
+                work.with_context(started, |stamp| target.writer.new_session_log(&own, stamp));
+            artifact = log.ok().filter(|log| target.root.locate(log).is_ok());
+        }
+        let artifact = match artifact {
+            Some(artifact) => {
+                new = own;
+                artifact
+            }
+            None => {
+                work.with_context(started, |stamp| target.writer.new_session_log(&new, stamp))?
+            }
+        };
         target.root.locate(&artifact)?;
         work.shared = artifact.kind == ArtifactKind::SharedLog;
         work.main = target.root.layout.path_for(&artifact);

@@ -119,12 +119,14 @@ impl<'a> Importer<'a> {
     pub fn run(&self, source: &ExportSource, contents: &ExportContents) -> Result<Vec<Imported>> {
         refuse_damaged(&self.root, self.writer)?;
         let sessions = sessions_in_order(source, contents)?;
+        let elsewhere = self.sessions_elsewhere();
         let mut ids = TargetIds::new(&[]);
         if self.options.fresh_ids {
-            let there = Inventory::scan(std::slice::from_ref(&self.root)).sessions;
-            ids.new_ids = new_ids(self.writer, contents, &sessions, &there);
+            let mut there = Inventory::scan(std::slice::from_ref(&self.root)).sessions;
+            there.retain(|files| files.log.is_some());
+            ids.new_ids = new_ids(self.writer, contents, &sessions, &there, &elsewhere);
         }
-        self.refuse_elsewhere(&sessions, &ids)?;
+        self.refuse_elsewhere(&sessions, &ids, &elsewhere)?;
         let stage = StagingDir::with_name(&self.root, DIR_NAME, "import", CommitMode::AtEnd)?;
         let converted = match self.convert(&stage, &sessions, &ids) {
             Ok(converted) => converted,
@@ -143,21 +145,33 @@ impl<'a> Importer<'a> {
         Ok(imported)
     }
 
-    /// Refuses sessions that another root of the store has.
-    fn refuse_elsewhere(&self, sessions: &[SessionFiles], ids: &TargetIds) -> Result<()> {
+    /// Returns the sessions of the other roots of the store.
+    fn sessions_elsewhere(&self) -> Vec<SessionFiles> {
         let own = self.root.path.canonicalize().ok();
-        let is_other = |files: &SessionFiles| {
+        let mut sessions = self.store.inventory().sessions;
+        sessions.retain(|files| {
             files.root.path != self.root.path && files.root.path.canonicalize().ok() != own
-        };
-        let others = self.store.inventory().sessions;
-        let taken = others.iter().filter(|files| is_other(files));
+        });
+        sessions
+    }
+
+    /// Refuses sessions that another root of the store has.
+    fn refuse_elsewhere(
+        &self,
+        sessions: &[SessionFiles],
+        ids: &TargetIds,
+        elsewhere: &[SessionFiles],
+    ) -> Result<()> {
+        let taken = elsewhere.iter();
         let taken: HashMap<&str, &Path> = taken
             .map(|files| (files.id.as_str(), files.main_path()))
             .collect();
         for files in sessions {
-            let id = self.writer.valid_id(&ids.target_id(files));
-            if let Some(path) = taken.get(id.as_str()) {
-                return Err(exists(&id, path));
+            let id = ids.target_id(files);
+            for id in [self.writer.valid_id(&id), id] {
+                if let Some(path) = taken.get(id.as_str()) {
+                    return Err(exists(&id, path));
+                }
             }
         }
         Ok(())
@@ -393,25 +407,30 @@ fn sessions_in_order(
 }
 
 /// Returns a new id for each session. They depend only on the export, so an interrupted import
-/// continues with the same. If all of them exist, the import is another copy.
+/// continues with the same. If all of them exist, or one in another root, the import is another copy.
 fn new_ids(
     writer: &dyn Writer,
     contents: &ExportContents,
     sessions: &[SessionFiles],
     there: &[SessionFiles],
+    elsewhere: &[SessionFiles],
 ) -> HashMap<SessionId, String> {
-    let known: HashSet<&str> = there
-        .iter()
-        .flat_map(|files| [files.id.as_str(), files.id.name()])
-        .collect();
+    let names = |sessions: &'_ [SessionFiles]| -> HashSet<String> {
+        let names = sessions.iter();
+        let names = names.flat_map(|files| [files.id.as_str(), files.id.name()]);
+        names.map(str::to_owned).collect()
+    };
+    let (known, elsewhere) = (names(there), names(elsewhere));
     let copy = |copy: u64| -> Vec<String> {
         let seed = format!("{} {copy}", contents.sha256);
         let ids = (0..sessions.len()).map(|at| EntryKey::from_pair(&seed, &at.to_string()));
         ids.map(EntryKey::derived_uuid).collect()
     };
-    let is_taken = |id: &String| known.contains(writer.valid_id(id).as_str());
-    let ids = (0..).map(copy).find(|ids| !ids.iter().all(is_taken));
-    let ids = ids.filter(|_| !sessions.is_empty()).unwrap_or_default();
+    let is_taken = |id: &String| known.contains(&writer.valid_id(id));
+    let is_elsewhere = |id: &String| elsewhere.contains(&writer.valid_id(id));
+    let is_usable = |ids: &Vec<String>| !ids.iter().all(is_taken) && !ids.iter().any(is_elsewhere);
+    let ids = (0..).map(copy).find(|ids| ids.is_empty() || is_usable(ids));
+    let ids = ids.unwrap_or_default();
     let old = sessions.iter().map(|files| files.id.clone());
     old.zip(ids).collect()
 }

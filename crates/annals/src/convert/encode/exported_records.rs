@@ -12,6 +12,17 @@ use annals_layouts::model::{Entry, Fact, Span};
 
 use super::Target;
 
+/// Returns whether a session was exported from the target's layout.
+pub(super) fn is_from_layout(target: &Target<'_>, session: &Session) -> bool {
+    let outlines = session.main_log().map(|(_, scan, _)| &scan.outlines);
+    let outlines = outlines.into_iter().flatten();
+    let mut facts = outlines.flat_map(|outline| &outline.facts);
+    let layout = target.root.layout.name();
+    target.merge
+        && facts
+            .any(|fact| matches!(fact, Fact::Attribute("exported_from", from) if **from == *layout))
+}
+
 /// Reads the records of an exported log.
 pub(super) struct ExportedRecords {
     /// Decoder of the log in the target.
@@ -29,19 +40,10 @@ impl ExportedRecords {
         session: &Session,
         head: &AppendState,
     ) -> Option<ExportedRecords> {
-        if !target.merge || head.session != session.files.id {
-            return None;
-        }
-        let (_, scan, _) = session.main_log()?;
-        let facts = scan.outlines.iter().flat_map(|outline| &outline.facts);
-        let mut layouts = facts.filter_map(|fact| match fact {
-            Fact::Attribute("exported_from", layout) => Some(layout),
-            _ => None,
-        });
-        let layout = target.root.layout;
-        (**layouts.next()? == *layout.name()).then(|| ExportedRecords {
-            decoder: layout.decoder(&head.log),
-            has_links: layout.follows_parent_links(),
+        let has_same_id = head.session == session.files.id;
+        (has_same_id && is_from_layout(target, session)).then(|| ExportedRecords {
+            decoder: target.root.layout.decoder(&head.log),
+            has_links: target.root.layout.follows_parent_links(),
             rest: VecDeque::new(),
         })
     }

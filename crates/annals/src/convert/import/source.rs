@@ -132,7 +132,11 @@ impl Check {
             ExportLine::Session(head) => {
                 (self.logs, self.entries) = (1, 0);
                 SessionId::new(&head.id).map_err(|error| error.to_string())?;
-                if head.id.contains(AGENT_SEPARATOR) {
+                let parts = head.id.rsplit_once(AGENT_SEPARATOR);
+                let is_agent = parts.is_some_and(|(session, agent)| {
+                    SessionId::new(session).is_ok() && AgentId::new(agent).is_ok()
+                });
+                if is_agent {
                     return Err(format!("the id {} is that of a sub-agent", head.id));
                 }
                 if self.contents.sessions.contains(&head.id) {
