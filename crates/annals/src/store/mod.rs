@@ -125,6 +125,7 @@ pub use session_list::StaleSessionList;
 pub(crate) use session_list::{list_of_damaged_copy, list_row_from_log, update_session_lists};
 pub use session_query::{SessionQuery, project_spellings, resolve_directory};
 pub use session_rows::Sessions;
+pub(crate) use shared_log::MAX_DEPTH;
 pub use shared_log::SessionSlice;
 pub(crate) use stable::is_stable;
 pub use trash::{Purgeable, Trash, TrashContents, TrashItem};
