@@ -205,10 +205,7 @@ fn make_plan(
 ) -> Result<ConvertPlan> {
     let writer = into.layout.writer();
     if writer.is_none() {
-        return Err(Error::refused(format!(
-            "annals reads the layout {} but does not write it",
-            into.layout.name()
-        )));
+        return Err(Error::read_only(into.layout.name()));
     }
     let mut plan = ConvertPlan {
         sessions: Vec::new(),

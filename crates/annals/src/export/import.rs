@@ -85,10 +85,7 @@ impl<'a> Importer<'a> {
     /// Collects the ids of existing sessions, in all roots of the store and in `root`.
     pub fn new(store: &'a Store, root: Root, options: ImportOptions) -> Result<Self> {
         if root.layout.writer().is_none() {
-            return Err(Error::refused(format!(
-                "annals reads the layout {} but does not write it",
-                root.layout.name()
-            )));
+            return Err(Error::read_only(root.layout.name()));
         }
         let own = Store::new(vec![root.clone()]).inventory().sessions;
         let found = store.inventory().sessions.into_iter().chain(own);
