@@ -4,6 +4,7 @@
 //! stable compiler that feeds each of them some thousands of damaged seeds. They see the library as
 //! any embedder does. Each asserts more than the absence of a panic where there is more to say.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use annals::export::{
 };
 use annals::jsonl::{LineEnding, ReadAt, Scanner, TailReader};
 use annals::layout::{Decoded, Layout, ListUpdate, Record, RowUpdate, by_name};
-use annals::model::{Artifact, Block, Body, Entry, OutlineKind, SessionId, Span};
+use annals::model::{Artifact, Block, Body, Entry, Framing, OutlineKind, SessionId, Span};
 use annals::repair::LineEdits;
 use annals::search::{Dialect, Query};
 use annals::store::{Root, Session, Store};
@@ -36,6 +37,11 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("chorus", chorus),
     ("clog", clog),
     ("orchestrator", orchestrator),
+    ("codex", codex),
+    ("gemini", gemini),
+    ("opencode", opencode),
+    ("pi", pi),
+    ("database", database),
     ("lines", lines),
     ("query", query),
     ("search", search),
@@ -85,6 +91,24 @@ const ORCHESTRATOR: &[&str] = &[
     "projects/eSlgu1iz-VWavn8Y4vLC/named.notes.annals",
     "projects/eSlgu1iz-VWavn8Y4vLC/named.origin.annals",
 ];
+const CODEX: &[&str] = &[
+    "sessions/2026/11/16/rollout-2026-11-16T13-24-24-aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.jsonl",
+    "session_index.jsonl",
+    "history.jsonl",
+];
+const GEMINI: &[&str] = &[
+    "tmp/work/chats/session-2026-11-16T13-31-aaaaaaaa.jsonl",
+    "tmp/work/chats/session-2026-11-16T13-31-aaaaaaab.json",
+    "tmp/work/chats/session-2026-11-16T13-31-aaaaaaaa/agent.jsonl",
+    "tmp/work/logs.json",
+    "projects.json",
+];
+const PI: &[&str] = &[
+    "sessions/--w--/2026-11-16T13-28-39-568Z_aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.jsonl",
+    "sessions/named.jsonl",
+];
+/// Lines that are derived from a database.
+const OPENCODE: &[&str] = &["opencode.db/ses_a", "opencode.db/ses_a/ses_b"];
 
 /// The paths that the first byte of an input chooses from, for the script that makes seeds.
 pub const FILES: &[(&str, &[&str])] = &[
@@ -92,6 +116,9 @@ pub const FILES: &[(&str, &[&str])] = &[
     ("chorus", CHORUS),
     ("clog", CLOG),
     ("orchestrator", ORCHESTRATOR),
+    ("codex", CODEX),
+    ("gemini", GEMINI),
+    ("pi", PI),
 ];
 
 fn claude_code(data: &[u8]) {
@@ -110,6 +137,48 @@ fn orchestrator(data: &[u8]) {
     file("orchestrator", ORCHESTRATOR, data);
 }
 
+fn codex(data: &[u8]) {
+    file("codex", CODEX, data);
+}
+
+fn gemini(data: &[u8]) {
+    file("gemini", GEMINI, data);
+}
+
+fn opencode(data: &[u8]) {
+    file("opencode", OPENCODE, data);
+}
+
+fn pi(data: &[u8]) {
+    file("pi", PI, data);
+}
+
+/// Returns the records of a file, one per line: its own lines, or those that are derived from it.
+fn derived<'a>(artifact: &Artifact, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+    match artifact.framing {
+        Framing::Document(format) => (format.to_lines)(bytes).into(),
+        _ => bytes.into(),
+    }
+}
+
+/// A database of any bytes: its sessions are read, or the failure is reported. Nothing is written.
+fn database(data: &[u8]) {
+    let thread = format!("{:?}", std::thread::current().id());
+    let dir = place().join(thread).join("database");
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("opencode.db");
+    fs::write(&path, data).unwrap();
+    let store = Store::new(vec![Root::new("opencode", &dir).unwrap()]);
+    for files in store.inventory().sessions {
+        if let Ok(session) = Session::read(files) {
+            let _ = (session.title(), session.todos());
+        }
+    }
+    assert_eq!(fs::read(&path).unwrap(), data);
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+}
+
 /// Decodes a file of a layout at every depth; the first byte says which file it is.
 fn file(layout: &str, paths: &[&str], data: &[u8]) {
     let Some((&which, bytes)) = data.split_first() else {
@@ -120,7 +189,8 @@ fn file(layout: &str, paths: &[&str], data: &[u8]) {
     let Some(artifact) = layout.classify(path) else {
         return;
     };
-    if artifact.kind.is_log() {
+    let bytes = &*derived(&artifact, bytes);
+    if artifact.kind.is_log() || matches!(artifact.framing, Framing::Document(_)) {
         each_record(bytes, |record| depths(layout, &artifact, record));
         spending(layout, &artifact, bytes);
     } else {
@@ -331,7 +401,7 @@ fn search(data: &[u8]) {
     };
     let layout = by_name(FILES[usize::from(*layout) % FILES.len()].0).unwrap();
     let mut said = None;
-    each_record(log, |record| {
+    each_record(&derived(&file.artifact, log), |record| {
         let mut entries = Decoded::default();
         let mut decoder = layout.decoder(&file.artifact);
         decoder.decode(record, &mut entries);
@@ -724,13 +794,16 @@ fn check(data: &[u8]) {
         return;
     };
     let (store, path) = root(usize::from(layout), log);
+    let (name, files) = FILES[usize::from(layout) % FILES.len()];
+    let artifact = by_name(name).unwrap().classify(Path::new(files[0]));
+    let len = derived(&artifact.unwrap(), log).len() as u64;
     let inventory = store.inventory();
     for files in &inventory.sessions {
         for report in annals::check::session(&inventory, files, None) {
             let report = report.unwrap();
             assert!(report.valid <= report.lines);
             for flaw in report.flaws.iter().filter(|_| report.path == path) {
-                assert!(flaw.span.end() <= log.len() as u64, "{flaw:?}");
+                assert!(flaw.span.end() <= len, "{flaw:?}");
             }
         }
     }
