@@ -84,6 +84,17 @@ ROOTS = {
     "orchestrator": ("sub-agent", "notes-and-todos", "across-midnight", "annex"),
 }
 LAYOUTS = tuple(ROOTS)
+# Layouts that annals reads only. A database holds all sessions of its root.
+ROOTS.update(
+    {
+        "codex": ("0.166-s03-fork", "made-copied-fork", "made-sub-agent", "made-odd"),
+        "gemini": ("made-sub-agent", "made-document-tools", "patches-rewind", "made-damage"),
+        "opencode": ("1.18-s03-fork",),
+        "pi": ("0.87-s03-tree", "0.87-s11-forkcli", "made-branches", "made-odd"),
+    }
+)
+READ_ONLY = tuple(name for name in ROOTS if name not in LAYOUTS)
+DATABASES = ("opencode",)
 CHORUS = ("chorus",)
 
 
@@ -93,7 +104,7 @@ class Verb:
     only in the archive."""
 
     words: tuple
-    layouts: tuple = LAYOUTS
+    layouts: tuple = tuple(ROOTS)
     # Situations in which it makes sense; all if empty.
     situations: tuple = ()
     # It supports `--json`.
@@ -117,6 +128,8 @@ class Verb:
         return " ".join(word for word in self.words if word[0] != "<") or "overview"
 
     def fits(self, layout, situation):
+        if layout in READ_ONLY and (self.changes or {"--pinned", "restore"} & set(self.words)):
+            return False
         return layout in self.layouts and situation in (self.situations or SITUATIONS)
 
 
@@ -280,11 +293,17 @@ class Scene:
         unique = [it for it in sessions if [o["id"] for o in sessions].count(it["id"]) == 1]
         self.id = unique[0]["id"]
         self.kept = unique[-1]["id"]
-        # A session in a shared log cannot be removed.
-        self.gone = unique[1]["id"] if layout != "orchestrator" else None
+        # A session in a shared log cannot be removed, nor one of a layout that annals reads only.
+        is_removable = layout in LAYOUTS and layout != "orchestrator"
+        self.gone = unique[1]["id"] if is_removable else None
         for command in prepare:
             if "{gone}" in command and not self.gone:
                 continue
+            if command[0] == "archive" and layout in READ_ONLY:
+                # annals archives copies of these, and none of databases.
+                if layout in DATABASES:
+                    continue
+                command = tuple(dict.fromkeys((*command[:-1], "--keep-source", "--apply")))
             run = self.stage.run(self.spell(command))
             if run.returncode not in (0, 1):
                 raise RuntimeError(f"{layout}, {situation}: {command}: {run.stderr.decode()}")
@@ -689,7 +708,7 @@ def gate(full, seed=1, only=None, limit=None):
     begin = time.monotonic()
     groups = {}
     for situation in SITUATIONS:
-        for layout in LAYOUTS:
+        for layout in ROOTS:
             for verb in (*VERBS, *WRITERS):
                 name = f"{situation}, {layout}: {verb.name}"
                 if verb.fits(layout, situation) and (not only or re.search(only, name)):
@@ -708,7 +727,7 @@ def gate(full, seed=1, only=None, limit=None):
             total.acks += row.acks
             total.failures += row.failures
             if full:
-                print(f"    {' | '.join(row.cells())}", flush=True)
+                print(f"    {' | '.join(row.cells())}", *row.failures, sep="\n    ", flush=True)
     total.lost = len(total.failures)
     caught = list(controls())
     total.control = f"{sum(caught)} of {len(caught)} caught"

@@ -788,7 +788,7 @@ def gate(full, seed=1, only=None, each=None):
             firsts = VERBS if full else dice.sample([verb for verb in VERBS if not verb.foreign], 5)
             rows.append(_situation(pool, dice, Plan(situation, layout, firsts), only, each))
             if full:
-                print(f"    {' | '.join(rows[-1].cells())}", flush=True)
+                print(f"    {' | '.join(rows[-1].cells())}", *rows[-1].failures, sep="\n    ", flush=True)
         total = _total(rows)
         caught = sum(_caught(pool, verb, second) for verb, second in CONTROLS)
     total.control = f"{caught} of {len(CONTROLS)} caught"

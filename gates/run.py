@@ -7,6 +7,7 @@
     python3 gates/run.py --full 1 5 6 --only convert    operations whose name contains this
     python3 gates/run.py --full 11 --only 'live, clog: archive'    pairs whose name matches
     python3 gates/run.py --full 12 --only 'plain, clog: show'      verbs whose name matches
+    python3 gates/run.py --full 11 12 --sample 40   random points of each state and layout, and of each verb
 
 Gates 1, 5, 6, 11 and 12 run the built program under strace; 2, 3, 4, 8 and 9 are tests of the
 library in their full form; 7 is cargo-fuzz; 10 runs the program next to other writers. A gate that
@@ -196,7 +197,7 @@ def fuzz_target(fuzz, target):
     return row
 
 
-def full(wanted, seed, only):
+def full(wanted, seed, only, sample):
     skipped = []
 
     def power():
@@ -215,8 +216,8 @@ def full(wanted, seed, only):
         "8": lambda: tests(8, ["gate_histories::"], "histories", {"ANNALS_GATE_DIR": str(FAST)}, str(FAST)),
         "9": lambda: tests(9, ["laws::law_1", "laws::law_5"], "round trips"),
         "10": lambda: foreign.gate(True, seed),
-        "11": lambda: pairs.gate(True, seed, only),
-        "12": lambda: faults.gate(True, seed, only),
+        "11": lambda: pairs.gate(True, seed, only, sample),
+        "12": lambda: faults.gate(True, seed, only, sample),
     }
     return run_all(gates, wanted, skipped)
 
@@ -260,6 +261,9 @@ def main():
     form.add_argument("--full", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="gates 1, 5, 6, 7, 11 and 12: what has this in its name")
+    parser.add_argument(
+        "--sample", type=int, help="gates 11 and 12: how many random points, with --full; all without it"
+    )
     parser.add_argument("gates", nargs="*", help="the numbers of the gates; all without any")
     arguments = parser.parse_args()
     if shutil.which("strace") is None:
@@ -269,7 +273,10 @@ def main():
     with tempfile.TemporaryDirectory() as aside:
         # A rebuild during the run must not change the tested program.
         stage.PROGRAM = Path(shutil.copy2(stage.PROGRAM, aside))
-        passed = (full if arguments.full else short)(arguments.gates, arguments.seed, arguments.only)
+        if arguments.full:
+            passed = full(arguments.gates, arguments.seed, arguments.only, arguments.sample)
+        else:
+            passed = short(arguments.gates, arguments.seed, arguments.only)
     sys.exit(0 if passed else 1)
 
 

@@ -4,6 +4,7 @@
 //! stable compiler that feeds each of them some thousands of damaged seeds. They see the library as
 //! any embedder does. Each asserts more than the absence of a panic where there is more to say.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Cursor;
@@ -39,7 +40,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("clog", clog),
     ("orchestrator", orchestrator),
     ("codex", codex),
+    ("gemini", gemini),
+    ("opencode", opencode),
     ("pi", pi),
+    ("database", database),
     ("lines", lines),
     ("query", query),
     ("search", search),
@@ -100,6 +104,15 @@ const PI: &[&str] = &[
     "annals/--w--/01a1e48b-a58f-7175-b111-f2f8ae3f5db3/agent-a1.jsonl",
     "annals/--w--/01a1e48b-a58f-7175-b111-f2f8ae3f5db3/todos.json",
 ];
+const GEMINI: &[&str] = &[
+    "tmp/work/chats/session-2026-11-16T13-31-aaaaaaaa.jsonl",
+    "tmp/work/chats/session-2026-11-16T13-31-aaaaaaab.json",
+    "tmp/work/chats/session-2026-11-16T13-31-aaaaaaaa/agent.jsonl",
+    "tmp/work/logs.json",
+    "projects.json",
+];
+/// Lines that are derived from a database.
+const OPENCODE: &[&str] = &["opencode.db/ses_a", "opencode.db/ses_a/ses_b"];
 
 /// The paths that the first byte of an input chooses from, for the script that makes seeds.
 pub const FILES: &[(&str, &[&str])] = &[
@@ -108,6 +121,7 @@ pub const FILES: &[(&str, &[&str])] = &[
     ("clog", CLOG),
     ("orchestrator", ORCHESTRATOR),
     ("codex", CODEX),
+    ("gemini", GEMINI),
     ("pi", PI),
 ];
 
@@ -131,8 +145,42 @@ fn codex(data: &[u8]) {
     file("codex", CODEX, data);
 }
 
+fn gemini(data: &[u8]) {
+    file("gemini", GEMINI, data);
+}
+
+fn opencode(data: &[u8]) {
+    file("opencode", OPENCODE, data);
+}
+
 fn pi(data: &[u8]) {
     file("pi", PI, data);
+}
+
+/// Returns the records of a file, one per line: its own lines, or those that are derived from it.
+fn derived<'a>(artifact: &Artifact, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+    match artifact.framing {
+        Framing::Document(format) => (format.to_lines)(bytes).into(),
+        _ => bytes.into(),
+    }
+}
+
+/// A database of any bytes: its sessions are read, or the failure is reported. Nothing is written.
+fn database(data: &[u8]) {
+    let thread = format!("{:?}", std::thread::current().id());
+    let dir = place().join(thread).join("database");
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("opencode.db");
+    fs::write(&path, data).unwrap();
+    let store = Store::new(vec![Root::new("opencode", &dir).unwrap()]);
+    for files in store.inventory().sessions {
+        if let Ok(session) = Session::read(files) {
+            let _ = (session.title(), session.todos());
+        }
+    }
+    assert_eq!(fs::read(&path).unwrap(), data);
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
 }
 
 /// Decodes a file of a layout at every depth; the first byte says which file it is.
@@ -145,15 +193,8 @@ fn file(layout: &str, paths: &[&str], data: &[u8]) {
     let Some(artifact) = layout.classify(path) else {
         return;
     };
-    let derived;
-    let bytes = match artifact.framing {
-        Framing::Document(format) => {
-            derived = (format.to_lines)(bytes);
-            &derived
-        }
-        _ => bytes,
-    };
-    if artifact.kind.is_log() {
+    let bytes = &*derived(&artifact, bytes);
+    if artifact.kind.is_log() || matches!(artifact.framing, Framing::Document(_)) {
         each_record(bytes, |record| depths(layout, &artifact, record));
         spending(layout, &artifact, bytes);
     } else {
@@ -364,7 +405,7 @@ fn search(data: &[u8]) {
     };
     let layout = by_name(FILES[usize::from(*layout) % FILES.len()].0).unwrap();
     let mut said = None;
-    each_record(log, |record| {
+    each_record(&derived(&file.artifact, log), |record| {
         let mut entries = Decoded::default();
         let mut decoder = layout.decoder(&file.artifact);
         decoder.decode(record, &mut entries);
@@ -756,13 +797,16 @@ fn check(data: &[u8]) {
         return;
     };
     let (store, path) = root(usize::from(layout), log);
+    let (name, files) = FILES[usize::from(layout) % FILES.len()];
+    let artifact = by_name(name).unwrap().classify(Path::new(files[0]));
+    let len = derived(&artifact.unwrap(), log).len() as u64;
     let inventory = store.inventory();
     for files in &inventory.sessions {
         for report in annals::check::session(&inventory, files, None) {
             let report = report.unwrap();
             assert!(report.valid <= report.lines);
             for flaw in report.flaws.iter().filter(|_| report.path == path) {
-                assert!(flaw.span.end() <= log.len() as u64, "{flaw:?}");
+                assert!(flaw.span.end() <= len, "{flaw:?}");
             }
         }
     }

@@ -38,7 +38,7 @@ def times_equal(stage):
 
 @case("times-falling")
 def times_falling(stage):
-    """drafts whose `timestamp` falls from one `append` to the next"""
+    """drafts whose `timestamp` decreases from one `append` to the next"""
     session, file = stage.annals.new(stage.work)
     for draft in timed(TOOLS, [90, 80, 70, 60, 50]):
         leaf = stage.annals.append(session, draft)[-1]
@@ -62,13 +62,13 @@ def converted(stage, layout, drafts, *options, change=None):
 
 @case("from-chorus-times-equal")
 def from_chorus_times_equal(stage):
-    """a chorus conversation whose messages have one time, then `convert`"""
+    """a chorus conversation whose messages have the same time, then `convert`"""
     return converted(stage, "chorus", timed(TOOLS + MORE, [7] * 7))
 
 
 @case("from-clog-times-falling")
 def from_clog_times_falling(stage):
-    """a clog chat whose times fall, then `convert --no-origin`"""
+    """a clog chat with decreasing times, then `convert --no-origin`"""
     return converted(stage, "clog", timed(TOOLS + MORE, [90, 80, 70, 60, 50, 40, 30]), "--no-origin")
 
 
@@ -85,7 +85,7 @@ def from_chorus_no_times(stage):
 
 @case("no-model")
 def no_model(stage):
-    """a reply that names no model after replies that do: what was thought before is still sent"""
+    """a reply without a model after replies with one: earlier thinking is still sent"""
     session, file = stage.annals.new(stage.work)
     stage.annals.append(session, *TOOLS)
     nameless = {name: value for name, value in MORE[1].items() if name != "model"}
@@ -94,7 +94,7 @@ def no_model(stage):
 
 @case("from-chorus-no-model")
 def from_chorus_no_model(stage):
-    """the same in a chorus conversation whose first reply names none, then `convert`"""
+    """the same in a chorus conversation whose first reply has no model, then `convert`"""
     nameless = {name: value for name, value in TOOLS[1].items() if name != "model"}
     return converted(stage, "chorus", [TOOLS[0], nameless, *TOOLS[2:], *MORE])
 
@@ -138,7 +138,7 @@ def boundary_after(file, parent=None):
 
 @case("lone-boundary")
 def lone_boundary(stage):
-    """`append` after a compaction boundary that no summary follows: the history is still sent"""
+    """`append` after a compaction boundary without a summary: the history is still sent"""
     file = stage.recorded(*RECORDED)
     turns = recorded_turns(file)
     add(file, boundary_after(file))
@@ -208,7 +208,7 @@ def with_api_error(stage):
 
 @case("import-api-error")
 def import_api_error(stage):
-    """`export` and `import` of a session with an API error, which is no reply of the model"""
+    """`export` and `import` of a session with an API error, which is not a reply of the model"""
     file, turns = with_api_error(stage)
     return Wanted(imported(stage, file.stem, file), turns)
 
@@ -306,7 +306,7 @@ def reads_named_branch(stage):
 
 @case("reads-named-before-compaction")
 def reads_named_before_compaction(stage):
-    """`last-prompt` names an inner entry, and a compaction follows"""
+    """`last-prompt` names an inner entry, and a compaction follows it"""
     boundary = line(5, None, "system", subtype="compact_boundary", content="Conversation compacted",
                     logicalParentUuid=name(4))
     summary = prompt(6, 5, content="SUMMARY", isCompactSummary=True)
@@ -315,19 +315,19 @@ def reads_named_before_compaction(stage):
 
 @case("reads-child-first")
 def reads_child_first(stage):
-    """a reply stands before its prompt in the file"""
+    """a reply is before its prompt in the file"""
     return predicted(stage, *BASE[:2], BASE[3], BASE[2])
 
 
 @case("reads-child-first-and-older")
 def reads_child_first_and_older(stage):
-    """a reply stands before its prompt in the file and is older than it"""
+    """a reply is before its prompt in the file and older than it"""
     return predicted(stage, *BASE[:2], reply(4, 3, second=3), prompt(3, 2, second=4))
 
 
 @case("reads-equal-times")
 def reads_equal_times(stage):
-    """all entries have one time"""
+    """all entries have the same time"""
     return predicted(stage, *[{**record, "timestamp": at(1)} for record in BASE])
 
 
@@ -340,13 +340,13 @@ def reads_no_time(stage):
 
 @case("reads-progress")
 def reads_progress(stage):
-    """a record of progress stands in the chain"""
+    """the chain has a progress record"""
     return predicted(stage, *BASE, line(5, 4, "progress", data={"type": "hook"}), prompt(6, 5), reply(7, 6))
 
 
 @case("reads-call-graph")
 def reads_call_graph(stage):
-    """the results of parallel calls hang from their own calls"""
+    """the results of parallel calls have their own calls as parents"""
     first, second = ({**call, "id": "toolu_graph_%d" % number} for number, call in enumerate(CALLS))
     def result(call):
         return [{"type": "tool_result", "tool_use_id": call["id"], "content": "out"}]
@@ -357,7 +357,7 @@ def reads_call_graph(stage):
 
 @case("reads-boundary-last")
 def reads_boundary_last(stage):
-    """the log ends in a compaction boundary without a summary"""
+    """the log ends with a compaction boundary without a summary"""
     return predicted(stage, *BASE, line(5, None, "system", subtype="compact_boundary",
                                         content="Conversation compacted", logicalParentUuid=name(4)))
 

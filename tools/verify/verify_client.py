@@ -147,7 +147,7 @@ def unsigned_thinking(stage):
 
 @case("fork-inner")
 def fork_inner(stage):
-    """`fork` at the answer in the middle of a session: what follows it must be gone"""
+    """`fork` at the answer in the middle of a session: later messages must not be sent"""
     session, _ = stage.annals.new(stage.work)
     middle = stage.annals.append(session, *TOOLS)[-1]
     stage.annals.append(session, *MORE)
@@ -256,7 +256,7 @@ def compact_twice(stage):
 
 @case("compact-recorded")
 def compact_recorded(stage):
-    """`compact` of a session recorded from client 2.1.325, which has last-prompt lines of its own"""
+    """`compact` of a session recorded from client 2.1.325, which has its own last-prompt lines"""
     file = stage.recorded("2.1.325-s01-multiturn", "11111111-2222-4333-8444-555555555555")
     stage.annals.run("compact", file.stem, "--summary", "SUMMARY: a recorded session.")
     leaf = stage.annals.append(file.stem, *MORE)[-1]
@@ -310,7 +310,7 @@ def retry(stage):
 
 @case("lines-beside")
 def lines_beside(stage):
-    """`tag`, `notes add`, `todos add` and `title` between and after the messages disturb nothing"""
+    """`tag`, `notes add`, `todos add` and `title` between and after the messages have no effect"""
     session, file = stage.annals.new(stage.work)
     stage.annals.append(session, *TOOLS)
     stage.annals.run("tag", session, "important")
@@ -468,8 +468,8 @@ def table(outcome, clients):
     return rows
 
 
-def page(outcome, clients, version):
-    """Formats the results as a page of documentation."""
+def page(outcome, clients, version, command):
+    """Formats the results as a page of documentation. `command` has the options of this run."""
     failed = sum(bool(lines) for verdicts in outcome.values() for lines in verdicts.values())
     random = {name: outcome[name] for name in outcome if name.startswith("random-")}
     cases = {name: outcome[name] for name in outcome if name not in random}
@@ -480,13 +480,13 @@ def page(outcome, clients, version):
     if random:
         marks = " | ".join("%d of %d ok" % (sum(not one[client] for one in random.values()), len(random))
                            for client in clients)
-        rows.append("| `%s` to `%s` | random operations, a seed each: turns of one to three blocks with and without "
-                    "calls, models and given times (equal, falling, in the future), branches, compactions, forks, titles, "
+        rows.append("| `%s` to `%s` | random operations, one seed each: turns of one to three blocks with and without "
+                    "calls, models and given times (equal, decreasing, in the future), branches, compactions, forks, titles, "
                     "tags and notes, `export` and `import`, `convert` to another layout and back with and without "
                     "origin | %s |" % (*[list(random)[at] for at in (0, -1)], marks))
     return """# The real client reads what annals writes
 
-Result of `python3 tools/verify/verify_client.py --random 40 --write docs/CLIENT.md` on %s with %s and
+Result of `python3 tools/verify/verify_client.py %s` on %s with %s and
 the Claude Code clients %s: %s.
 
 Each row is a session that annals wrote. `ok` means that the client resumed the session, sent exactly the expected messages
@@ -497,9 +497,9 @@ you need Node with npm, and the npm registry once per client version. It does no
 
 %s
 
-What the clients need of a file, found with the same tools, stands in
-[tools/verify/README.md](../tools/verify/README.md).
-""" % (datetime.date.today().isoformat(), version, " and ".join(clients),
+[tools/verify/README.md](../tools/verify/README.md) documents what the clients require of a file. It was found with the same
+tools.
+""" % (command, datetime.date.today().isoformat(), version, " and ".join(clients),
        "all as expected" if not failed else "%d of %d differ" % (failed, len(outcome) * len(clients)), "\n".join(rows))
 
 
@@ -552,7 +552,9 @@ def main():
         print("\n".join(table(outcome, clients)))
     if arguments.write:
         Path(arguments.write).parent.mkdir(parents=True, exist_ok=True)
-        Path(arguments.write).write_text(page(outcome, clients, version), encoding="utf-8")
+        options = {"--random": arguments.random, "--seed": arguments.seed, "--write": arguments.write}
+        command = " ".join(f"{name} {value}" for name, value in options.items() if value)
+        Path(arguments.write).write_text(page(outcome, clients, version, command), encoding="utf-8")
     return 1 if failed else 0
 
 

@@ -98,6 +98,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{:.1} MB/s", bytes as f64 / 1e6 / time.as_secs_f64());
     measure_forms("second corpus", forms::samples(SEED, ROUNDS), misses)?;
     measure_forms("held-out forms", forms::held_out(SEED, ROUNDS), misses)?;
+    measure_forms("later held-out forms", forms::unseen(SEED, ROUNDS), misses)?;
     for dir in dirs {
         measure(Path::new(&dir), misses)?;
     }

@@ -298,4 +298,11 @@ impl Error {
     pub fn refused(why: impl Into<String>) -> Self {
         Error::Refused(why.into())
     }
+
+    /// Refuses to change a file of a layout that annals only reads.
+    pub(crate) fn read_only(layout: &str) -> Self {
+        Error::refused(format!(
+            "annals reads the layout {layout} but does not write it"
+        ))
+    }
 }

@@ -357,7 +357,10 @@ impl RootKeeper<'_> {
                     let mut repaired = stored.repaired.iter().map(|it| file_path(&root.dir, it));
                     let new = repaired.find(|stored| !suspects.contains(stored));
                     let damage = new.zip(done.mended.clone());
-                    let damage = damage.map(|(stored, detail)| Damage::new(&stored, None, detail));
+                    let damage = damage.map(|(path, detail)| Damage {
+                        is_unread: !stored.unread.is_empty(),
+                        ..Damage::new(&path, None, detail)
+                    });
                     Ok((done, damage))
                 });
                 Ok(checked.collect::<Vec<Result<(Archived, Option<Damage>)>>>())

@@ -32,6 +32,7 @@ use super::manifest::{
     Line, Manifest, Member, SessionKey, file_path, temporary_path, version_path,
 };
 use super::root_archive::{RootArchive, write_error};
+use super::verify::is_damage;
 use crate::error::{Error, Result};
 use annals_jsonl::{self as jsonl, FileId, ReadAt as _};
 use annals_layouts::model::ArtifactKind;
@@ -69,8 +70,10 @@ pub(super) struct Stored {
     pub(super) missing: Vec<PathBuf>,
     /// Files that were written, and the offset from which on they were.
     pub(super) written: Vec<(PathBuf, u64)>,
-    /// Files whose copies were damaged and are replaced.
+    /// Files whose copies were damaged or unreadable and are replaced.
     pub(super) repaired: Vec<PathBuf>,
+    /// Those of them whose copies could not be read because of an I/O error.
+    pub(super) unread: Vec<PathBuf>,
 }
 
 /// The archive of a root, locked for writing.
@@ -101,6 +104,8 @@ enum Reason {
     Replaced,
     /// It continues what is archived, which is damaged.
     Damaged,
+    /// It continues what is archived, which cannot be read because of an I/O error.
+    Unread,
     /// It continues what is archived, which has too many frames or was left by an interrupted
     /// writer.
     Again,
@@ -191,8 +196,11 @@ impl Mirror<'_> {
                     if let Some(written) = written {
                         stored.added += written.added;
                         match (written.reason, saved.get(task.within)) {
-                            (Some(Reason::Damaged), _) => {
+                            (Some(reason @ (Reason::Damaged | Reason::Unread)), _) => {
                                 stored.repaired.push(task.within.to_owned());
+                                if reason == Reason::Unread {
+                                    stored.unread.push(task.within.to_owned());
+                                }
                             }
                             // Its content is in the new file too.
                             (Some(Reason::Again), Some(version)) => {
@@ -240,9 +248,10 @@ impl Mirror<'_> {
         let id = FileId::from(&metadata);
         let known = self.manifest.files.get(within);
         let stored = known.map(|known| known.location(&self.archive.dir));
-        let there = stored
-            .as_ref()
-            .and_then(|stored| stored.symlink_metadata().ok());
+        let there = match &stored {
+            Some(stored) => jsonl::metadata_if_exists(stored)?,
+            None => None,
+        };
         let is_whole = |known: &Member| {
             let there = there.as_ref().filter(|there| there.is_file());
             there.is_some_and(|there| there.len() >= known.packed)
@@ -284,8 +293,10 @@ impl Mirror<'_> {
         if !is_whole(known) {
             return Ok(Action::Write(source, Reason::Damaged));
         }
-        let Ok(content) = CompressedFile::open(&stored, known.packed, known.id()) else {
-            return Ok(Action::Write(source, Reason::Damaged));
+        let content = match CompressedFile::open(&stored, known.packed, known.id()) {
+            Ok(content) => content,
+            Err(error) if is_damage(&error) => return Ok(Action::Write(source, Reason::Damaged)),
+            Err(_) => return Ok(Action::Write(source, Reason::Unread)),
         };
         let frames = content.frames();
         let is_damaged = frames.iter().any(|frame| frame.is_lost);

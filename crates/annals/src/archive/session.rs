@@ -403,11 +403,17 @@ pub(super) fn done(
         .repaired
         .first()
         .map(|first| match stored.repaired.len() {
-            1 => format!(
+            1 if stored.unread.is_empty() => format!(
                 "the copy of {} was damaged and is archived again",
                 first.display()
             ),
-            count => format!("the copies of {count} files were damaged and are archived again"),
+            1 => format!(
+                "the copy of {} could not be read and is archived again",
+                first.display()
+            ),
+            count => format!(
+                "the copies of {count} files were damaged or unreadable and are archived again"
+            ),
         });
     Archived {
         added: stored.added,

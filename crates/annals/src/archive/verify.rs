@@ -140,10 +140,21 @@ pub fn verify(session: &ArchivedSession) -> Vec<Damage> {
     for member in session.all() {
         let found = verify_member(session, member);
         let stored = session.location(member);
-        let there = stored.symlink_metadata().map_or(0, |there| there.len());
-        let rest = there.saturating_sub(member.packed);
         let is_whole = found.is_empty();
         damaged.extend(found);
+        let there = match stored.symlink_metadata() {
+            Ok(there) => there.len(),
+            Err(error) => {
+                if is_whole {
+                    damaged.push(Damage {
+                        is_unread: true,
+                        ..Damage::new(&stored, Some(member), error.to_string())
+                    });
+                }
+                continue;
+            }
+        };
+        let rest = there.saturating_sub(member.packed);
         if is_whole && rest > 0 && !is_interrupted() {
             let detail = format!(
                 "{rest} bytes at its end are not in the manifest: their line is lost; --salvage reads them"
@@ -159,6 +170,7 @@ impl ArchivedSession {
     pub fn missing_data(&self) -> Vec<Damage> {
         let damage = |member: &Member| {
             let stored = self.location(member);
+            let mut is_unread = false;
             let detail = match stored.symlink_metadata() {
                 Ok(there) if there.is_file() && there.len() >= member.packed => return None,
                 Ok(there) if there.is_file() => format!(
@@ -167,12 +179,30 @@ impl ArchivedSession {
                     member.packed
                 ),
                 Ok(_) => "it is not a regular file".to_owned(),
-                Err(error) => error.to_string(),
+                Err(error) => {
+                    is_unread = !is_damage(&error);
+                    error.to_string()
+                }
             };
-            Some(Damage::new(&stored, Some(member), detail))
+            Some(Damage {
+                is_unread,
+                ..Damage::new(&stored, Some(member), detail)
+            })
         };
         self.all().filter_map(damage).collect()
     }
+}
+
+/// Returns whether an error means a missing or a wrong file, which is damage. Other errors may pass.
+pub(super) fn is_damage(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::InvalidData
+            | io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::Other
+    )
 }
 
 pub(super) fn verify_member(session: &ArchivedSession, member: &Member) -> Vec<Damage> {
@@ -193,12 +223,8 @@ pub(super) fn unpack(
         Ok(content) => content,
         Err(error) => {
             let mut damage = Damage::new(&stored, Some(member), error.to_string());
-            // A missing or a wrong file is damage; other errors may pass.
             damage.is_unread = match &error {
-                Error::File(FileError::Io { source, .. }) => !matches!(
-                    source.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::InvalidData | io::ErrorKind::Other
-                ),
+                Error::File(FileError::Io { source, .. }) => !is_damage(source),
                 _ => false,
             };
             return Ok(vec![damage]);

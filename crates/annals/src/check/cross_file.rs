@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::archive::Archive;
 use crate::store::{
-    Inventory, Root, RootFile, SessionFiles, listed_sessions, record_source, rows_without_log,
+    Inventory, MAX_DEPTH, Root, RootFile, SessionFiles, listed_sessions, record_source,
+    rows_without_log,
 };
 use annals_layouts::model::{ArtifactKind, FlawKind, SessionId};
 
@@ -24,6 +25,7 @@ pub(super) fn check(
     found.extend(lost_leaves(traces));
     found.extend(shared_folders(traces));
     found.extend(shared_ids(inventory));
+    found.extend(lost_beginnings(inventory, traces));
     found.extend(orphan_files(inventory, &kept));
     found.extend(stale_lists(inventory, &kept));
     found.extend(miscounted_rows(inventory, traces));
@@ -221,6 +223,77 @@ fn shared_folders(traces: &[LogTraces<'_>]) -> Vec<FileReport> {
         FileReport::with_flaw(&dir, whole_file(FlawKind::SharedFolder, detail))
     };
     several.map(report).collect()
+}
+
+/// Reports forks by reference whose beginning is not there: the log of the parent is missing or
+/// shorter, or continues the fork itself.
+pub(super) fn lost_beginnings(inventory: &Inventory, traces: &[LogTraces<'_>]) -> Vec<FileReport> {
+    type Place<'a> = (&'a Path, &'a str);
+    let forks = traces.iter().filter(|traces| traces.base.is_some());
+    let forks: Vec<&LogTraces<'_>> = forks.collect();
+    if forks.is_empty() {
+        return Vec::new();
+    }
+    let logs: HashMap<Place<'_>, &RootFile> = inventory
+        .sessions
+        .iter()
+        .filter_map(|files| Some((files, files.log.as_ref()?)))
+        .map(|(files, log)| ((files.root.path.as_path(), files.id.as_str()), log))
+        .collect();
+    let parents: HashMap<Place<'_>, &str> = forks
+        .iter()
+        .filter_map(|fork| {
+            let (base, _) = fork.base.as_ref()?;
+            let id = fork.file.artifact.session.as_ref()?.as_str();
+            Some(((fork.root.path.as_path(), id), &*base.session))
+        })
+        .collect();
+    let mut found = Vec::new();
+    for fork in forks {
+        let Some((base, place)) = &fork.base else {
+            continue;
+        };
+        let root = fork.root.path.as_path();
+        let own = fork.file.artifact.session.as_ref().map(SessionId::as_str);
+        let mut seen = HashSet::from([&*base.session]);
+        let mut next = &*base.session;
+        while let Some(parent) = parents.get(&(root, next))
+            && seen.len() <= MAX_DEPTH
+            && seen.insert(parent)
+        {
+            next = parent;
+        }
+        let named = &base.session;
+        let (kind, detail) = match logs.get(&(root, &**named)) {
+            _ if own.is_some_and(|own| seen.contains(own)) => (
+                FlawKind::Unresumable,
+                format!("it continues session {named}, which continues this one"),
+            ),
+            None => (
+                FlawKind::MissingFile,
+                format!("it continues session {named}, whose log is missing"),
+            ),
+            Some(log) if !log.is_archived() && log.id.len < base.end => (
+                FlawKind::MissingFile,
+                format!(
+                    "it continues the first {} bytes of session {named}, whose log has {}",
+                    base.end, log.id.len
+                ),
+            ),
+            Some(_) if seen.len() > MAX_DEPTH => (
+                FlawKind::CutHistory,
+                format!(
+                    "it is a fork of more than {MAX_DEPTH} forks; annals reads the last of them"
+                ),
+            ),
+            Some(_) => continue,
+        };
+        found.push(FileReport::with_flaw(
+            &fork.file.path,
+            place.flaw(kind, detail),
+        ));
+    }
+    found
 }
 
 /// Reports session logs with the same id at several paths.

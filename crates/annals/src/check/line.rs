@@ -7,7 +7,9 @@ use crate::repair;
 use crate::store::{LogScan, Root, RootFile, VolumeScan, outline_with};
 use annals_jsonl as jsonl;
 use annals_layouts::layout::{Decoded, Decoder, Record};
-use annals_layouts::model::{ArtifactKind, Body, EntryKey, Fact, Flaw, FlawKind, Outline, Span};
+use annals_layouts::model::{
+    ArtifactKind, Body, EntryKey, Fact, Flaw, FlawKind, HistoryBase, Outline, Span,
+};
 
 use super::{FileReport, log, pluralize, whole_file};
 
@@ -24,6 +26,8 @@ pub(super) struct LogTraces<'a> {
     pub(super) named: BTreeMap<(ArtifactKind, String), RecordLocation>,
     /// Working directories that map to its folder.
     pub(super) directories: BTreeSet<String>,
+    /// What a fork by reference continues.
+    pub(super) base: Option<(HistoryBase, RecordLocation)>,
     /// Number of lines that are not blank.
     pub(super) lines: u64,
 }
@@ -62,6 +66,7 @@ impl<'a> LogTraces<'a> {
             leaves: Vec::new(),
             named: BTreeMap::new(),
             directories: BTreeSet::new(),
+            base: None,
             lines: 0,
         }
     }

@@ -289,6 +289,12 @@ fn collect_traces(outlines: &[Outline], traces: &mut LogTraces<'_>) {
                 Fact::Summary(_, Some(leaf)) => {
                     traces.leaves.push((*leaf, RecordLocation::new(outline)))
                 }
+                // Earlier volumes are the beginnings of parents, which continue others.
+                Fact::HistoryBase(base)
+                    if usize::from(outline.volume) == traces.file.earlier.len() =>
+                {
+                    traces.base = Some(((**base).clone(), RecordLocation::new(outline)));
+                }
                 Fact::Cwd(path)
                     if folder.is_some()
                         && !traces.directories.contains(&**path)

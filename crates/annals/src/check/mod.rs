@@ -163,6 +163,7 @@ pub fn session(
         found.extend(companion::check(std::iter::once(files)));
         found.extend(lock_file::check(std::iter::once(files)));
         found.extend(cross_file::missing_companions(std::iter::once(files)));
+        found.extend(cross_file::lost_beginnings(inventory, traces));
         found
     })
 }

@@ -102,10 +102,7 @@ impl<'a> Importer<'a> {
     /// Prepares an import into a root.
     pub fn new(store: &'a Store, root: Root, options: ImportOptions) -> Result<Self> {
         let Some(writer) = root.layout.writer() else {
-            return Err(Error::refused(format!(
-                "annals reads the layout {} but does not write it",
-                root.layout.name()
-            )));
+            return Err(Error::read_only(root.layout.name()));
         };
         Ok(Importer {
             store,

@@ -267,10 +267,7 @@ fn fill_plan(
     let into = &plan.target;
     let writer = into.layout.writer();
     if writer.is_none() {
-        return Err(Error::refused(format!(
-            "annals reads the layout {} but does not write it",
-            into.layout.name()
-        )));
+        return Err(Error::read_only(into.layout.name()));
     }
     match selection {
         ConvertSelection::Root(root) => {

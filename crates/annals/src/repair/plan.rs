@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::Serialize;
 use serde::de::IgnoredAny;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::{record_from_line, strip_line_ending};
 use annals_jsonl::Scanner;
 use annals_layouts::layout::{Decoded, Decoder, Layout, Piece, Record, RepairRules, salvage};
@@ -114,8 +114,12 @@ pub struct LineEdits {
 }
 
 impl LineEdits {
-    /// Plans the repair of a log from its bytes.
+    /// Plans the repair of a log from its bytes. Refuses a layout that annals only reads: its rules
+    /// for links are unknown.
     pub fn new(layout: &dyn Layout, artifact: &Artifact, bytes: &[u8]) -> Result<Self> {
+        if layout.writer().is_none() {
+            return Err(Error::read_only(layout.name()));
+        }
         let mut reading = RepairReader::new(layout, artifact);
         let mut scanner = Scanner::new(bytes);
         while let Ok(Some(line)) = scanner.next() {

@@ -130,6 +130,7 @@ pub(crate) use session_list::{
 };
 pub use session_query::{SessionQuery, project_spellings, resolve_directory};
 pub use session_rows::Sessions;
+pub(crate) use shared_log::MAX_DEPTH;
 pub use shared_log::SessionSlice;
 pub(crate) use stable::is_stable;
 pub use trash::{Purgeable, Trash, TrashContents, TrashItem};

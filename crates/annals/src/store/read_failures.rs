@@ -85,7 +85,11 @@ impl ReadFailures {
     /// Returns the metadata of a path, without following links, and reports a failure; `None` if
     /// the path does not exist.
     pub(crate) fn metadata(&self, path: &Path) -> Option<Metadata> {
-        self.ok_io(path, path.symlink_metadata())
+        match path.symlink_metadata() {
+            // It did not exist at that time, even if another program has created it since.
+            Err(error) if is_absence(&error) => None,
+            found => self.ok_io(path, found),
+        }
     }
 
     /// Like `metadata`, but follows links. A broken link is not a failure.

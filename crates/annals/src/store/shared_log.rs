@@ -29,6 +29,7 @@ use super::inventory::RootFile;
 use super::{Root, log_reader};
 
 pub(super) use agents::{agent_in_log, has_agent};
+pub(crate) use history::MAX_DEPTH;
 
 /// Maximum pause within a turn that continues in the next volume.
 const SAME_TURN: Duration = Duration::from_secs(12 * 60 * 60);

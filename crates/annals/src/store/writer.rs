@@ -676,12 +676,8 @@ pub(super) fn existing_file(path: PathBuf, artifact: Artifact) -> Result<RootFil
 }
 
 pub(super) fn layout_writer(root: &Root) -> Result<&'static dyn Writer> {
-    root.layout.writer().ok_or_else(|| {
-        Error::refused(format!(
-            "annals reads the layout {} but does not write it",
-            root.layout.name()
-        ))
-    })
+    let writer = root.layout.writer();
+    writer.ok_or_else(|| Error::read_only(root.layout.name()))
 }
 
 /// Creates the parent directories of a file in a root, without following links out of it.

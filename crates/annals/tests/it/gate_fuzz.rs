@@ -9,10 +9,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use annals::layout::by_name;
+use annals::model::Framing;
 
 use crate::gates::Dice;
 use crate::gates::{self, Counts};
-use crate::support::{cases, picture};
+use crate::support::{cases, fixtures, picture};
 
 #[path = "../../../../fuzz/src/targets.rs"]
 #[allow(
@@ -30,13 +31,15 @@ const LONGEST: u64 = 6_000;
 fn seeds(target: &str) -> Vec<Vec<u8>> {
     let typed = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect();
     match target {
-        "claude_code" | "chorus" | "clog" | "orchestrator" | "codex" | "pi" => {
+        "claude_code" | "chorus" | "clog" | "orchestrator" | "codex" | "gemini" | "pi" => {
             let layout = target.replace('_', "-");
             files(&layout)
                 .into_iter()
                 .map(|(which, bytes)| led(which, bytes))
                 .collect()
         }
+        "opencode" => rows().into_iter().map(|bytes| led(0, bytes)).collect(),
+        "database" => databases(),
         "lines" => logs()
             .into_iter()
             .map(|(at, bytes)| led(at * 37, bytes))
@@ -142,21 +145,64 @@ fn files(name: &str) -> Vec<(usize, Vec<u8>)> {
         .filter(|case| case.layout.name() == name)
     {
         for file in case.files() {
-            let which = kinds.iter().position(|kind| *kind == file.artifact.kind);
+            let Some(which) = kinds.iter().position(|kind| *kind == file.artifact.kind) else {
+                continue;
+            };
             let mut bytes = fs::read(&file.path).unwrap();
-            if matches!(name, "codex" | "pi") && bytes.len() as u64 >= LONGEST {
-                // Their recordings are long: the first lines are enough.
-                let beginning = &bytes[..LONGEST as usize - 1];
-                let end = beginning.iter().rposition(|byte| *byte == b'\n');
-                bytes.truncate(end.map_or(0, |end| end + 1));
+            // Few of these logs are short: their first lines are enough.
+            let is_derived = matches!(file.artifact.framing, Framing::Document(_));
+            if (is_derived || matches!(name, "codex" | "pi"))
+                && file.path.extension().is_some_and(|it| it == "jsonl")
+            {
+                cut(&mut bytes);
             }
-            let short = (bytes.len() as u64) < LONGEST;
-            if let (Some(which), true) = (which, short) {
+            if (bytes.len() as u64) < LONGEST {
                 found.push((which, bytes));
             }
         }
     }
     assert!(found.len() > 10, "{name}: {}", found.len());
+    found
+}
+
+/// Truncates a log after a line, so that it is short.
+fn cut(bytes: &mut Vec<u8>) {
+    if bytes.len() as u64 >= LONGEST {
+        bytes.truncate(LONGEST as usize - 1);
+        let end = bytes.iter().rposition(|byte| *byte == b'\n');
+        bytes.truncate(end.map_or(0, |at| at + 1));
+    }
+}
+
+/// Returns the lines that are derived from the sessions of all databases.
+fn rows() -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    for case in cases() {
+        if case.layout.name() != "opencode" {
+            continue;
+        }
+        for files in case.sessions() {
+            for file in files.logs() {
+                let mut bytes = file.read_records().unwrap();
+                cut(&mut bytes);
+                found.push(bytes);
+            }
+        }
+    }
+    assert!(found.len() > 4, "{}", found.len());
+    found
+}
+
+fn databases() -> Vec<Vec<u8>> {
+    let cases = cases().into_iter();
+    let paths = cases.map(|case| fixtures().join(case.layout.name()).join(&case.name));
+    let mut found: Vec<Vec<u8>> = paths
+        .filter_map(|path| fs::read(path.join("opencode.db")).ok())
+        .collect();
+    // The smallest is enough: most of a database is unused pages.
+    found.sort_by_key(Vec::len);
+    found.truncate(2);
+    assert_eq!(found.len(), 2);
     found
 }
 
@@ -303,11 +349,19 @@ fn attack(target: Target, seeds: &[Vec<u8>], inputs: usize, seed: u64) -> Option
 fn no_input_panics_any_target() {
     let inputs = gates::size("ANNALS_GATE_INPUTS", 600, 20_000);
     // Targets that create files get fewer inputs.
-    let inputs =
-        |name| match ["session", "search", "compressed", "manifest", "check"].contains(&name) {
-            true => inputs / 4,
-            false => inputs,
-        };
+    let inputs = |name| match [
+        "session",
+        "search",
+        "compressed",
+        "manifest",
+        "check",
+        "database",
+    ]
+    .contains(&name)
+    {
+        true => inputs / 4,
+        false => inputs,
+    };
     let failed: BTreeMap<&str, String> = std::thread::scope(|scope| {
         let halves = TARGETS.chunks(TARGETS.len().div_ceil(2));
         let run = |half: &'static [(&'static str, Target)]| {

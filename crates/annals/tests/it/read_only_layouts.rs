@@ -1,10 +1,12 @@
 //! Layouts of programs whose logs are not logs of lines, or that are read but not written.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use annals::cost::{PriceMode, Prices};
 use annals::layout::{LAYOUTS, NewSession};
-use annals::model::{Body, SessionId, Usage};
+use annals::model::{Artifact, ArtifactKind, Body, SessionId, Usage};
+use annals::repair::LineEdits;
 use annals::search::{Dialect, Query};
 use annals::store::{Root, Session, Store};
 use rusqlite::Connection;
@@ -606,4 +608,75 @@ fn session_id_that_is_a_path_is_replaced() {
     let ids: Vec<&str> = sessions.iter().map(|files| files.id.as_str()).collect();
     assert!(ids.iter().all(|id| !id.contains('/')), "{ids:?}");
     assert_eq!(ids.len(), 5, "{ids:?}");
+}
+
+#[test]
+fn no_log_of_a_layout_that_is_only_read_is_repaired() {
+    let artifact = Artifact::new(ArtifactKind::SessionLog);
+    for layout in LAYOUTS {
+        let edits = LineEdits::new(*layout, &artifact, b"{\"id\":1}{\n");
+        let is_refused = edits.is_err();
+        assert_eq!(is_refused, layout.writer().is_none(), "{}", layout.name());
+    }
+}
+
+/// Forks by reference whose parents are absent, too short, or forks of themselves.
+#[test]
+fn forks_without_their_beginning_are_read_once_and_reported() {
+    const PARENT: &str = "01a1e488-9f87-7b32-8d6f-6301f7a367b7";
+    const FORK: &str = "01a1e488-cca5-7263-a998-82938dd9b632";
+    /// Length of the beginning that the fork continues.
+    const END: &str = "15632";
+    let read = |id: &str| {
+        let case = case("0.166-s03-fork");
+        let files = case.files().into_iter();
+        let mut logs = files.filter(|file| file.path.to_string_lossy().contains(id));
+        fs::read_to_string(logs.next().unwrap().path).unwrap()
+    };
+    let (parent, fork) = (read(PARENT), read(FORK));
+    let crossed = fork
+        .replace(FORK, "@")
+        .replace(PARENT, FORK)
+        .replace('@', PARENT);
+    let own = fork.replace(PARENT, FORK);
+    let far = fork.replace(END, "999999999");
+    let cases: [(&str, &[(&str, &str)], usize, &str); 5] = [
+        ("whole", &[(PARENT, &parent), (FORK, &fork)], 9, ""),
+        ("missing", &[(FORK, &fork)], 2, "whose log is missing"),
+        (
+            "short",
+            &[(PARENT, &parent), (FORK, &far)],
+            11,
+            "whose log has",
+        ),
+        ("itself", &[(FORK, &own)], 2, "which continues this one"),
+        (
+            "each other",
+            &[(PARENT, &crossed), (FORK, &fork)],
+            4,
+            "which continues this one",
+        ),
+    ];
+    for (name, files, messages, detail) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("sessions/2026/11/16");
+        fs::create_dir_all(&folder).unwrap();
+        for (id, text) in files {
+            let file = format!("rollout-2026-11-16T13-25-21-{id}.jsonl");
+            fs::write(folder.join(file), text).unwrap();
+        }
+        let store = Store::new(vec![Root::new("codex", dir.path()).unwrap()]);
+        let inventory = store.inventory();
+        let files = inventory.sessions.iter().find(|it| it.id.as_str() == FORK);
+        let session = Session::read(files.unwrap().clone()).unwrap();
+        let read = session.info(None).messages;
+        assert_eq!(read as usize, messages, "{name}");
+        let reports = annals::check::all(&inventory, None, &|_, _| ());
+        let flaws = reports.into_iter().flat_map(|report| report.unwrap().flaws);
+        let found: Vec<String> = flaws.map(|flaw| flaw.detail).collect();
+        let is_found = found
+            .iter()
+            .any(|it| it.contains("it continues") && it.contains(detail));
+        assert_eq!(is_found, !detail.is_empty(), "{name}: {found:?}");
+    }
 }

@@ -61,6 +61,29 @@ pub(super) fn looks_generated(text: &str, before: &str) -> bool {
     looks_random(text, before) && !is_joined_words(text) && !is_path_or_url(text)
 }
 
+/// Returns whether the text looks generated and has letters and digits. Addresses, ports and
+/// numbers are other arguments of the same options.
+pub(super) fn is_argument(text: &str, before: &str) -> bool {
+    let has = |is: fn(&u8) -> bool| text.bytes().any(|byte| is(&byte));
+    let is_mixed = has(u8::is_ascii_alphabetic) && has(u8::is_ascii_digit);
+    is_mixed && looks_generated(text, before)
+}
+
+/// Returns whether the text is a secret in a call, and not the name or address by which the call
+/// finds it, or a text that it reads.
+pub(super) fn is_wrapped(text: &str, before: &str) -> bool {
+    #[rustfmt::skip]
+    const LOOKUPS: [&str; 24] = [
+        "get", "env", "var", "find", "load", "read", "open", "lookup", "fetch", "require",
+        "resolve", "query", "compile", "match", "regex", "regexp", "replace", "split", "path",
+        "join", "prompt", "input", "select", "item",
+    ];
+    let call = before.trim_end_matches(['"', '\'', '`']);
+    let call = call.rsplit_once('(').map_or(call, |(call, _)| call);
+    let call = call.to_ascii_lowercase();
+    !LOOKUPS.iter().any(|word| call.ends_with(word)) && is_argument(text, before)
+}
+
 /// Returns whether the text is a secret assigned to a name that denotes a secret.
 pub(super) fn is_assigned(text: &str, before: &str) -> bool {
     names_secret(before) && looks_random(text, before) && !is_path_or_url(text)

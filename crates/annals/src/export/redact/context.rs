@@ -1,10 +1,10 @@
 //! Rules for secrets that are recognized by their context: names, options, headers, addresses.
 
 use super::check::{
-    is_assigned, is_assigned_in_text, is_assigned_password, is_literal, is_mixed_case_password,
-    is_named_password, is_option_value, is_pair_in_base64, is_passphrase, is_password,
-    is_password_in_text, is_password_word, is_quoted_password, is_short_password, is_stated,
-    is_url_password, looks_generated, looks_random, looks_typed,
+    is_argument, is_assigned, is_assigned_in_text, is_assigned_password, is_literal,
+    is_mixed_case_password, is_named_password, is_option_value, is_pair_in_base64, is_passphrase,
+    is_password, is_password_in_text, is_password_word, is_quoted_password, is_short_password,
+    is_stated, is_url_password, is_wrapped, looks_generated, looks_random, looks_typed,
 };
 use super::rules::{Rule, checked, shape};
 
@@ -46,7 +46,7 @@ const PASSWORD_HINTS: &[&str] = &["pass", "kennwort", "contrase", "senha"];
 /// Commands that read a secret from their input.
 macro_rules! reader {
     () => {
-        r"(?:--(?:password|passphrase|token|secret|key)-(?:stdin|fd)|--with-token|--stdin|--data-file=-|\bsudo[ \t]+(?:-[A-Za-z]+[ \t]+)*-[A-Za-z]*S|\bsecrets?[ \t]+(?:put|set|create|add|versions)|\bcryptsetup|\bkinit|\bpass[ \t]+insert)"
+        r"(?:--(?:password|passphrase|token|secret|key)-(?:stdin|fd)|--with-token|--stdin|--data-file=-|\bsudo[ \t]+(?:-[A-Za-z]+[ \t]+)*-[A-Za-z]*S|\bsecrets?[ \t]+(?:put|set|create|add|versions)|\bcryptsetup|\bkinit|\b(?:vnc|smb|mk)passwd|\bpass[ \t]+insert)"
     };
 }
 
@@ -77,8 +77,8 @@ pub(super) const HEADERS: [&str; 4] = [
 /// Whole values. They take precedence over the tokens inside them.
 #[rustfmt::skip]
 pub(super) static VALUES: &[Rule] = &[
-    checked("cookie", 0, &["cookie"], |text, _| text.split(';').any(|part| is_literal(part.trim_start(), "")),
-        r#"(?:(?:[Cc]ookie|COOKIE)["']?[ \t]*:|--cookie[ \t=])[ \t]*\[?["']?[A-Za-z0-9_.%!~$-]{1,80}=([^\r\n"'\\]{6,})"#),
+    checked("cookie", 0, &["cookie", "curl"], |text, _| text.split(';').any(|part| is_literal(part.trim_start(), "")),
+        r#"(?:(?:[Cc]ookie|COOKIE)["']?[ \t]*:|--cookie[ \t=]|\bcurl\b[^\r\n]*?[ \t]-b[ \t]*)[ \t]*\[?["']?[A-Za-z0-9_.%!~$-]{1,80}=([^\r\n"'\\]{6,})"#),
     // In quotes, where it may contain blanks.
     checked("curl-user", 0, &["curl"], is_literal,
         r#"\bcurl\b[^\r\n]*?[ \t"',](?:-[A-Za-z]{0,6}[uU][ \t="',]*["']|--(?:proxy-)?user[ \t="',]*["'])[^ \t\r\n:"',\\]{0,100}:([^\r\n"'\\]{1,200})"#),
@@ -132,6 +132,16 @@ pub(super) static CONTEXT: &[Rule] = &[
     checked("command-password", 0, &["net use", "net.exe use"], is_literal, r#"(?i-u:\bnet(?:\.exe)?[ \t]+use)[ \t][^\r\n|;&]*?/(?i-u:user):[^ \t\r\n]+[ \t]+["']?([^ \t\r\n"'*/][^ \t\r\n"']{2,100})"#),
     checked("command-password", 0, &["net use", "net.exe use"], is_literal, r#"(?i-u:\bnet(?:\.exe)?[ \t]+use)[ \t][^\r\n|;&]*?\\[^ \t\r\n]+[ \t]+["']?([^ \t\r\n"'*/][^ \t\r\n"']{2,100})["']?[ \t]+/(?i-u:user):"#),
     checked("command-password", 0, &["alias set", "config host add"], is_literal, r#"\bmc[ \t]+(?:alias[ \t]+set|config[ \t]+host[ \t]+add)[ \t]+[^ \t\r\n]+[ \t]+["']?https?://[^ \t\r\n]+[ \t]+[^ \t\r\n]+[ \t]+["']?([^ \t\r\n"'<>$-][^ \t\r\n"']{5,200})"#),
+    // The access key before it.
+    checked("command-password", 0, &["alias set", "config host add"], looks_generated, r#"\bmc[ \t]+(?:alias[ \t]+set|config[ \t]+host[ \t]+add)[ \t]+[^ \t\r\n]+[ \t]+["']?https?://[^ \t\r\n]+[ \t]+["']?([A-Za-z0-9_-]{12,128})["']?[ \t]"#),
+    // An argument after the name of the user.
+    checked("command-password", 0, &["rabbitmqctl", "mosquitto_passwd", "ejabberdctl", "net user", "net.exe user"], is_literal,
+        r#"(?:\brabbitmqctl[ \t](?:[^\r\n|;&]*?[ \t])?(?:add_user|change_password)[ \t]+[^ \t\r\n]+|\bmosquitto_passwd[ \t]+(?:-[a-zA-Z]+[ \t]+)*-[a-zA-Z]*b[ \t]+[^ \t\r\n]+[ \t]+[^ \t\r\n]+|\bejabberdctl[ \t]+(?:register|change_password)[ \t]+[^ \t\r\n]+[ \t]+[^ \t\r\n]+|(?i-u:\bnet(?:\.exe)?[ \t]+user)[ \t]+[^ \t\r\n/]+)[ \t]+["']?([^ \t\r\n"'|;&<>*/-][^ \t\r\n"'|;&<>]{2,100})"#),
+    // A short option, after that of the user.
+    checked("command-password", 0, &[" -u", " -l"], is_argument,
+        r#"[ \t]-[uUlL][ \t]+["']?[A-Za-z][^ \t\r\n"'|;&]{0,60}["']?[ \t]+(?:[^\r\n|;&]{0,80}?[ \t])?-(?:[pPAXw]|pw)[ \t]+["']?([^ \t\r\n"'`|;&<>(){}:,/-][^ \t\r\n"'`|;&<>(){}:,/]{5,100})["']?(?:[ \t\r\n|;&]|$)"#),
+    checked("command-password", 0, &["/p"], is_argument,
+        r#"[ \t]/(?i-u:p|pw|pass|password):["']?([^ \t\r\n"'`|;&<>(){}:,/=]{6,100})["']?(?:[ \t\r\n|;&]|$)"#),
     checked("command-password", 0, &["nmcli"], is_literal, r#"\bnmcli[ \t](?:[^\r\n|;&]*?[ \t])?(?:password|[a-z0-9.-]*psk)[ \t]+["']?([^ \t\r\n"']{3,100})"#),
     checked("command-password", 0, &["securestring"], is_literal, r#"(?i-u:\bConvertTo-SecureString)[ \t]+(?:(?i-u:-(?:String|AsPlainText|Force))[ \t]+)*["']([^\r\n"']{3,200})["']"#),
     // With `-n` there is no file before the user.
@@ -147,6 +157,8 @@ pub(super) static CONTEXT: &[Rule] = &[
     // The value that a command stores.
     checked("command-password", 0, &["secret", "ssm", "keyvault"], is_password,
         r#"\b(?:secrets?|ssm|secretsmanager|keyvault)[ \t](?:[^\r\n|;&]*?[ \t])?(?:-b|--(?:body|value|secret-string|secret-value|string-value|plaintext))[ \t=]+["']?([^ \t\r\n"'@-][^ \t\r\n"']{2,})"#),
+    checked("generic-secret", 0, &["secret"], is_password,
+        concat!(r#"\bsecrets?[ \t]+set[ \t]+(?:-[^\r\n|;&]*?[ \t])?["']?[A-Za-z0-9_.:-]*"#, name!(), r#"["']?[ \t]+["']?([^ \t\r\n"'`;&|<>(){}=-][^ \t\r\n"'`;&|<>(){}=]{2,})"#)),
     // Its name before it, and no sign between.
     checked("generic-secret", 0, &["config"], looks_generated,
         concat!(r#"\bconfig(?:ure)?[ \t](?:[^\r\n|;&]*?[ \t])?[A-Za-z0-9_./:@-]*"#, name!(), r#"[ \t]+["']?([^ \t\r\n"'`;&|<>(){}=]{6,})"#)),
@@ -187,9 +199,15 @@ pub(super) static CONTEXT: &[Rule] = &[
     // The only argument of a call: `setPassword("…")`, `PASSWORD('…')`.
     checked("generic-secret", 0, NAMES_HINTS, looks_typed,
         concat!(name!(), r#"\([ \t]*["']([^ \t\r\n"']{6,})["'][ \t]*\)"#)),
-    // The second of a pair of user and password.
+    // The value as the argument of another call, which does not look it up.
+    checked("generic-secret", 0, NAMES_HINTS, is_wrapped,
+        concat!(name!(), r#"[A-Za-z0-9_-]{0,20}["'`\]]{0,2}[ \t]*(?:=>|:=|=|:)[ \t]*(?:new[ \t]+)?[A-Za-z_][A-Za-z0-9_.:]{0,40}\([ \t]*[A-Za-z]?["'`]([A-Za-z0-9+/=_.~!@%^&*-]{8,})["'`]"#)),
+    // Quotes of Lua, Perl and Ruby, and letters before those of C#, Python and Rust.
+    checked("generic-secret", 0, NAMES_HINTS, looks_generated,
+        concat!(name!(), r#"[A-Za-z0-9_-]{0,20}["'`\]]{0,2}[ \t]*(?:=>|:=|=|:)[ \t]*(?:\[=*\[|q[qw]?[ \t]?[({<\[|!/]|%[qQ]?[({<\[|!]|(?:[A-Za-z]{1,2}|[@$]{1,2})#{0,2}["']\(?)([^ \t\r\n"'`\\(){}<>\[\]|]{6,})["'\](){}<>|!/]"#)),
+    // The last of several texts: user and password.
     checked("generic-secret", 0, &["auth", "credential"], looks_generated,
-        r#"(?i-u:auth|credentials?)[A-Za-z]{0,12}["']?[ \t]*[:=]?[ \t]*[(\[][ \t]*["'][^"'\r\n]{0,100}["'][ \t]*,[ \t]*["']([^ \t\r\n"']{6,200})["']"#),
+        r#"(?i-u:auth|credentials?)[A-Za-z]{0,12}["']?[ \t]*[:=]?[ \t]*[(\[][ \t]*(?:["'][^"'\r\n]{0,100}["'][ \t]*,[ \t]*){1,3}(?:[A-Za-z_][A-Za-z0-9_.:]{0,40}\([ \t]*)?["']([^ \t\r\n"']{6,200})["']"#),
     // A text of several lines: a heredoc or a block of YAML with one line.
     checked("generic-secret", 0, NAMES_HINTS, looks_generated,
         concat!(name!(), r#"["']?[ \t]*[:=][ \t]*(?:<<[-~]?["']?[A-Za-z_]{1,20}["']?|[|>][-+]?)[ \t]*\r?\n[ \t>+-]*([^ \t\r\n"'`\\]{6,})[ \t]*(?:$|[\r\n])"#)),
@@ -208,6 +226,9 @@ pub(super) static CONTEXT: &[Rule] = &[
     // A sentence.
     checked("generic-secret", 0, NAMES_HINTS, is_stated,
         concat!(r"(?i-u:\b(?:password|passphrase|passwort|kennwort|token|secret|api[ -]?key)", is_or_was!(), r#":?)[ \t]+["'`]?([^ \t\r\n"'`<>(){}]{6,})"#)),
+    // With words before the verb, which may be that of an order.
+    checked("generic-secret", 0, NAMES_HINTS, is_stated,
+        r#"(?i-u:\b(?:password|passphrase|passwort|kennwort|token|secret|api[ -]?key)(?:[ \t]+[a-z]{2,12}){0,3}[ \t]+(?:is|was|to|as|ist|war|auf|lautet):?)[ \t]+["'`]?([^ \t\r\n"'`<>(){}]{6,})"#),
     checked("generic-secret", 0, &[" key"], is_stated,
         r#"(?i-u:\b(?:api|access|secret|auth|private|license|encryption|signing|master) key)["'`*_]{0,3}[ \t]*[:=][ \t]*["'`*_]{0,3}([^ \t\r\n"'`<>(){}]{6,})"#),
     checked("generic-secret", 0, PASSWORD_HINTS, is_password_word,

@@ -17,9 +17,19 @@ pub(crate) fn samples(seed: u64, rounds: usize) -> Vec<Sample> {
     draw(forms.chain(keys), seed, rounds)
 }
 
-/// Same, for forms that were listed after the rules were written. No rule was changed for them.
+/// Same, for forms that were listed after the first rules. Later rules mask their kinds.
 pub(crate) fn held_out(seed: u64, rounds: usize) -> Vec<Sample> {
-    let forms = HELD_OUT.iter();
+    draw_any(HELD_OUT, seed, rounds)
+}
+
+/// Same, for a later list.
+pub(crate) fn unseen(seed: u64, rounds: usize) -> Vec<Sample> {
+    draw_any(UNSEEN, seed, rounds)
+}
+
+/// Draws samples that any rule may mask.
+fn draw_any(forms: &[(&'static str, &str)], seed: u64, rounds: usize) -> Vec<Sample> {
+    let forms = forms.iter();
     let forms = forms.map(|(form, shape)| (*form, "any", (*shape).to_owned()));
     draw(forms, seed, rounds)
 }
@@ -350,4 +360,50 @@ const HELD_OUT: &[(&str, &str)] = &[
     ("sentence, a place", "the new token for staging is {a24}, use it"),
     ("mail", "Your temporary password is: {a12}\n"),
     ("bot", "https://api.telegram.org/bot1234567890:AA{w33}/getMe"),
+];
+
+/// Forms listed after the rules for all lists above, and before these rules were tried on them. Rules
+/// for the kinds of the five that were missed came later.
+#[rustfmt::skip]
+const UNSEEN: &[(&str, &str)] = &[
+    ("gh secret", "gh secret set DEPLOY_KEY --body \"{a32}\" --repo me/x"),
+    ("kubectl, literal", "kubectl create secret generic db --from-literal=password={a16}"),
+    ("kubectl, registry", "kubectl create secret docker-registry r --docker-username=me --docker-password={a16}"),
+    ("helm", "helm upgrade x ./chart --set auth.rootPassword={a16} --set replicas=2"),
+    ("terraform, variable", "terraform apply -var \"db_password={a16}\" -auto-approve"),
+    ("ansible, extra", "ansible-playbook site.yml -e \"ansible_ssh_pass={a16} region=eu\""),
+    ("fly", "fly secrets set DATABASE_URL=postgres://me:{a16}@db.x.y:5432/app"),
+    ("read from a pipe", "echo \"{a40}\" | wrangler secret put CF_TOKEN"),
+    ("redis-cli", "redis-cli -h r.x.y -a {a16} ping"),
+    ("mongosh", "mongosh \"mongodb://db.x.y/app\" -u me -p {a16}"),
+    ("ldapsearch", "ldapsearch -x -D cn=admin,dc=x -w {a16} -b dc=x"),
+    ("smbclient", "smbclient //h/share -U me%{a12} -c ls"),
+    ("openssl, pass", "openssl pkcs12 -in x.p12 -passin pass:{a12} -nodes"),
+    ("7z", "7z x backup.7z -p{a12} -o/tmp/out"),
+    ("zip", "zip -r -P {a12} x.zip dir"),
+    ("htpasswd", "htpasswd -bc .htpasswd me {a12}"),
+    ("keytool", "keytool -list -keystore k.jks -storepass {a12}"),
+    ("conninfo", "psql \"host=db.x.y dbname=app user=me password={a16} sslmode=require\""),
+    ("Rust, basic_auth", "client.get(url).basic_auth(\"me\", Some(\"{a16}\")).send()"),
+    ("requests, auth", "requests.get(url, auth=(\"me\", \"{a16}\"), timeout=5)"),
+    ("fetch headers", "fetch(url, { headers: { \"x-api-key\": \"{a32}\" } })"),
+    ("session cookie", "Set-Cookie: connect.sid=s%3A{a32}.{a40}; Path=/; HttpOnly"),
+    ("cookie of curl", "curl -b \"sessionid={l32}; theme=dark\" https://x.y"),
+    ("npmrc of a company", "//npm.x.y/:_authToken={a36}\nalways-auth=true"),
+    ("pip index", "pip install --index-url https://me:{a16}@pypi.x.y/simple x"),
+    ("netrc", "machine x.y login me password {a16}"),
+    ("pgpass", "db.x.y:5432:app:me:{a16}\n"),
+    ("Azure SAS", "https://a.blob.core.windows.net/c/b.zip?sv=2022-11-02&sp=r&sig={a43}%3D"),
+    ("sentence, set to", "I set the admin password to {P} for now."),
+    ("SQL, alter", "ALTER USER app WITH ENCRYPTED PASSWORD '{a16}';"),
+    ("SQL, identified", "CREATE USER 'app'@'%' IDENTIFIED BY '{a16}';"),
+    ("nmcli", "nmcli dev wifi connect home password {a12}"),
+    ("WireGuard", "[Interface]\nPrivateKey = {b43}=\nAddress = 10.0.0.2/32"),
+    ("keychain", "security add-generic-password -a me -s svc -w {a16}"),
+    ("Java property", "java -Djavax.net.ssl.keyStorePassword={a12} -jar x.jar"),
+    ("rabbitmqctl", "rabbitmqctl add_user me {a16}"),
+    ("mc alias", "mc alias set store https://s3.x.y {u20} {a40}"),
+    ("chpasswd", "echo \"me:{a12}\" | chpasswd"),
+    ("name and value", "[{\"name\": \"API_KEY\", \"value\": \"{a32}\"}]"),
+    ("add key", "<add key=\"ApiKey\" value=\"{a32}\" />"),
 ];

@@ -577,6 +577,53 @@ const NEGATIVES: &[(&str, &str)] = &[
         "command-password",
         "send \"yes\\r\"; send \"configure terminal\\r\"",
     ),
+    // Short options that are no passwords, next to one for the user.
+    (
+        "command-password",
+        "docker run -u 1000 -p 127.0.0.1:8080:80 x; docker run -u me -p 8080 -w /srv/app1 x",
+    ),
+    (
+        "command-password",
+        "git push -u origin -p; ssh -l me -p 22022 h; psql -U me -p 5432 -w db; mkdir -p v1alpha1",
+    ),
+    (
+        "command-password",
+        "msbuild x.sln /p:Configuration=Release /p:Platform=x64 /p:OutDir=bin2",
+    ),
+    (
+        "command-password",
+        "net user me * /add; rabbitmqctl add_user me",
+    ),
+    // Calls that look a secret up, or check it.
+    (
+        "generic-secret",
+        "token = os.environ.get('GH_TOKEN_2024X'); secret = load(\"k8s9secret7name\")",
+    ),
+    (
+        "generic-secret",
+        "TOKEN_RE = re.compile(r'ab12cd34ef56'); password = prompt('Passw0rd2again')",
+    ),
+    (
+        "generic-secret",
+        "const secret = vault.fetch('db-main-v2x9')",
+    ),
+    (
+        "generic-secret",
+        "password = [[]]; my $password = q(); token = r''",
+    ),
+    // Sentences about secrets.
+    (
+        "generic-secret",
+        "the token changes to v1.2.3; the secret moved to us-east-1-backup-2; rename the token to AUTH_TOKEN_2",
+    ),
+    (
+        "generic-secret",
+        "the password was changed to argon2id, the API key is read as base64 and the token is 32 characters",
+    ),
+    (
+        "generic-secret",
+        "Credentials('realm', 'host', 'me', $1); auth(\"user\", \"pass\", Some(\"password\"))",
+    ),
     // Common placeholders.
     (
         "generic-secret",
@@ -686,13 +733,14 @@ fn recall_on_every_form_of_the_second_corpus_holds() {
     assert!(missed.len() * 100 <= samples.len(), "{missed:#?}");
 }
 
-/// No rule was made for these forms. The share found by chance must not fall.
+/// Forms that were listed before the rules for their kinds.
 #[test]
-fn recall_on_forms_without_rules_of_their_own_holds() {
-    let samples = forms::held_out(1, 4);
-    let masked = samples.iter().filter(|sample| is_hidden(sample)).count();
-    let all = samples.len();
-    assert!(masked * 100 >= all * 60, "{masked} of {all}");
+fn recall_on_forms_listed_before_their_rules_holds() {
+    for samples in [forms::held_out(1, 4), forms::unseen(1, 4)] {
+        let missed: Vec<_> = samples.iter().filter(|sample| !is_hidden(sample)).collect();
+        let forms: Vec<&str> = missed.iter().map(|sample| sample.form).collect();
+        assert!(missed.len() * 20 <= samples.len(), "{forms:?}");
+    }
 }
 
 #[test]

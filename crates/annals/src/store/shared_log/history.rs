@@ -1,9 +1,12 @@
 //! Adds what a fork by reference continues: the beginning of its parent's log, as an earlier volume.
 //!
-//! A parent that is gone, or whose log is shorter, gives what there is of it.
+//! A parent that is gone, or whose log is shorter, gives what there is of it; a fork that continues
+//! itself continues nothing twice. `annals check` reports both.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::io::Read as _;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::store::inventory::RootFile;
@@ -13,8 +16,8 @@ use annals_layouts::model::{HistoryBase, SessionId};
 
 use super::{LineRange, SessionSlice};
 
-/// Maximum number of forks of forks.
-const MAX_DEPTH: usize = 64;
+/// Maximum number of forks of forks. `annals check` reports more.
+pub(crate) const MAX_DEPTH: usize = 64;
 
 /// Adds the volumes that forks continue before those of the forks.
 pub(super) fn add_bases(
@@ -23,24 +26,35 @@ pub(super) fn add_bases(
     troubles: &mut Vec<Error>,
 ) -> Vec<(SessionId, RootFile)> {
     let mut all = Vec::with_capacity(found.len() + bases.len());
+    let mut logs: HashMap<&str, (&SessionId, &RootFile)> = HashMap::new();
+    for (id, file) in found.iter().filter(|(_, it)| it.artifact.agent.is_none()) {
+        logs.entry(id.as_str()).or_insert((id, file));
+    }
+    // Many forks continue one beginning.
+    let mut known: HashMap<(&str, u64), Arc<[LineRange]>> = HashMap::new();
     for (id, file) in &found {
         let mut earlier = Vec::new();
         let mut base = bases.get(id).filter(|_| file.artifact.agent.is_none());
+        let mut seen = HashSet::from([id.as_str()]);
         while let Some(next) = base.filter(|_| earlier.len() < MAX_DEPTH) {
-            let is_parent = |(id, file): &&(SessionId, RootFile)| {
-                id.as_str() == &*next.session && file.artifact.agent.is_none()
-            };
-            let Some((parent, log)) = found.iter().find(is_parent) else {
+            let Some((parent, log)) = logs.get(&*next.session) else {
                 break;
             };
-            match beginning(id, log, next.end) {
-                Ok(part) => earlier.push((id.clone(), part)),
-                Err(error) => {
-                    troubles.push(error);
-                    break;
-                }
+            if !seen.insert(parent.as_str()) {
+                break;
             }
-            base = bases.get(parent);
+            let ranges = match known.entry((parent.as_str(), next.end)) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(slot) => match beginning(log, next.end) {
+                    Ok(ranges) => slot.insert(ranges.into()),
+                    Err(error) => {
+                        troubles.push(error);
+                        break;
+                    }
+                },
+            };
+            earlier.push((id.clone(), part(id, log, ranges.clone())));
+            base = bases.get(*parent);
         }
         all.extend(earlier.into_iter().rev());
         all.push((id.clone(), file.clone()));
@@ -49,14 +63,13 @@ pub(super) fn add_bases(
 }
 
 /// Returns the lines that begin within the first `end` bytes of a log.
-fn beginning(fork: &SessionId, log: &RootFile, end: u64) -> Result<RootFile> {
+fn beginning(log: &RootFile, end: u64) -> Result<Vec<LineRange>> {
     let mut bytes = Vec::new();
     let mut reader = RangeReader::between(log.open_bytes()?, 0, end);
     let read = reader.read_to_end(&mut bytes);
     read.map_err(|error| Error::io("read", &log.path, error))?;
     // Derived lines have the numbers of the lines of the file.
     let lines = memchr::memchr_iter(b'\n', &bytes).count() as u64;
-    let mut part = log.clone();
     let mut known = 0;
     let mut cut = 0;
     log_reader::each_line_from(log, 0, |record| {
@@ -72,14 +85,21 @@ fn beginning(fork: &SessionId, log: &RootFile, end: u64) -> Result<RootFile> {
         bytes: range.bytes.start..range.bytes.end.min(cut),
         line: range.line,
     });
+    Ok(ranges.collect())
+}
+
+/// Returns the lines of a log as an earlier volume of a fork.
+fn part(fork: &SessionId, log: &RootFile, ranges: Arc<[LineRange]>) -> RootFile {
+    let whole = log.slice.as_deref();
+    let mut part = log.clone();
     part.slice = Some(Box::new(SessionSlice {
         // Lines that the parent adds later belong to the parent alone.
         name: fork.clone(),
-        ranges: ranges.collect(),
+        ranges,
         known_end: whole.map_or(0, |slice| slice.known_end),
         lines: whole.map_or(0, |slice| slice.lines),
         owns_start: false,
         copied: true,
     }));
-    Ok(part)
+    part
 }
