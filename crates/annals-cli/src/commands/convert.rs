@@ -243,7 +243,7 @@ fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<ConvertSel
             }
         };
         let path = std::path::absolute(&root.path)?;
-        if !jsonl::is_dir(&path)? {
+        if !root.layout.root_is_file() && !jsonl::is_dir(&path)? {
             bail!("{} is not a directory", path.display());
         }
         root.path = path;

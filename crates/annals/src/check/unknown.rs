@@ -33,6 +33,9 @@ pub(super) fn check(inventory: &Inventory) -> Vec<FileReport> {
     let mut roots: BTreeMap<&Path, Vec<&'static dyn Layout>> = BTreeMap::new();
     let mut failures = ReadFailures::default();
     for root in &inventory.roots {
+        if root.layout.root_is_file() {
+            continue;
+        }
         roots.entry(&root.path).or_default().push(root.layout);
         failures = root.failures.clone();
     }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::store::{Agent, Call, Session};
 use annals_layouts::layout::export_file::{
-    AgentHead, EntryJson, ExportProblem, SessionHead, TodoList, VERSION, write_json,
+    AgentHead, EntryJson, ExportProblem, SessionHead, TodoList, VERSION, is_head, write_json,
 };
 use annals_layouts::model::{Block, Body, Entry, EntryKey, Fact, Span, TitleSource};
 
@@ -218,7 +218,12 @@ impl<'a> JsonWriter<'a> {
     ) -> Result<()> {
         let with_records = redactor.is_none() && session.root().layout.writer().is_some();
         let mut last = None;
+        let is_export = session.root().layout.root_is_file();
         session.each_record_of_log(log, entries, |mut entry, outline, record| {
+            // The new heads stand for those of an export.
+            if is_export && (is_head(&entry) || matches!(entry.body, Body::Todos(_))) {
+                return Ok(true);
+            }
             if let Some(redactor) = redactor.as_deref_mut() {
                 redactor.mask_entry(&mut entry);
             }

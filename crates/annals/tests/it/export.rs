@@ -128,6 +128,9 @@ fn json_and_jsonl_contain_every_entry_once() {
         };
         // The session is that of the head.
         let mut expected = entries_of(session);
+        if session.root().layout.root_is_file() {
+            expected = exported_entries(session);
+        }
         expected.iter_mut().for_each(|entry| entry.session = None);
         let expected = sort(expected);
         for format in [Format::Json, Format::Jsonl] {
@@ -769,19 +772,44 @@ fn links(session: &Session) -> BTreeMap<String, (String, Option<String>)> {
     links
 }
 
-/// Fixtures with damage, with ids that the layout cannot hold, or with data that annals keeps beside the
-/// log: their entries are written anew.
-const OTHER_RECORDS: [&str; 0] = [];
-
-/// Fixtures that the layout cannot hold completely: empty messages, duplicate ids, instructions as
-/// messages, and a second root.
-const PARTLY: [&str; 6] = [
-    "compaction-logical-parent-missing",
-    "corrupt-parent",
-    "duplicate-uuid",
-    "empty-contents",
-    "orphan",
-    "two-roots",
+/// Fixtures with a session without a record or with bytes that are not text, with ids that follow from the
+/// offset, or with data that annals keeps beside the log: some of their records are written anew.
+const OTHER_RECORDS: [&str; 35] = [
+    "claude-code/2.0.77-s01-multiturn",
+    "claude-code/2.0.77-s04-agent",
+    "claude-code/2.0.77-s06-compact",
+    "claude-code/2.0.77-s10-kill9",
+    "claude-code/empty-file",
+    "claude-code/invalid-utf8",
+    "claude-code/only-noise",
+    "claude-code/subagents-without-session",
+    "chorus/chorus-calls-with-blocks",
+    "chorus/chorus-document",
+    "chorus/chorus-every-type",
+    "chorus/chorus-odd-json",
+    "clog/bytes-that-are-no-text",
+    "clog/names-by-hand",
+    "clog/nothing-written",
+    "clog/torn-header",
+    "orchestrator/across-midnight",
+    "orchestrator/annex",
+    "orchestrator/blank-lines",
+    "orchestrator/branches",
+    "orchestrator/calls-without-ids",
+    "orchestrator/directories",
+    "orchestrator/duplicate-ids",
+    "orchestrator/empty-file",
+    "orchestrator/hostile-text",
+    "orchestrator/invalid-utf8",
+    "orchestrator/long-break",
+    "orchestrator/odd-spellings",
+    "orchestrator/only-noise",
+    "orchestrator/role-for-type",
+    "orchestrator/sub-agent",
+    "orchestrator/two-sessions-one-log",
+    "orchestrator/unknown-types",
+    "orchestrator/usage-absurd",
+    "orchestrator/wrong-types",
 ];
 
 #[test]
@@ -834,7 +862,7 @@ fn every_exported_fixture_can_be_imported() {
             assert_eq!(links(&copy), links(session), "{name}");
         }
     });
-    assert_eq!(partly, PARTLY);
+    assert!(partly.is_empty(), "{partly:?}");
     // The test must compare enough sessions.
     assert!(linked > 100, "{linked} compared by their links");
 }
@@ -884,6 +912,7 @@ fn import_into_the_layout_of_the_export_writes_the_same_records() {
     }
     different.dedup();
     assert_eq!(different, OTHER_RECORDS, "{same}");
+    assert!(same > 200, "{same}");
 }
 
 #[test]

@@ -23,11 +23,12 @@ struct ExportedEntry {
 
 /// Returns whether an entry is made from the line of a session or an agent.
 pub(super) fn is_head(entry: &Entry) -> bool {
-    let is_head = matches!(
-        &entry.body,
-        Body::Opaque { kind: Some(kind), flaw: None } if kind == "session"
+    let is_marker = matches!(
+        entry.body,
+        Body::Opaque { flaw: None, .. } | Body::Agent { .. }
     );
-    entry.session.is_some() && (is_head || matches!(entry.body, Body::Agent { .. }))
+    // Other entries name no session.
+    entry.session.is_some() && is_marker
 }
 
 fn is_record(object: &str) -> bool {
@@ -104,8 +105,17 @@ fn line_entries(text: &str, span: Span) -> Result<Vec<ExportedEntry>, String> {
                 ..entry.into()
             }]
         }
-        ExportLine::Problem(_) | ExportLine::End => Vec::new(),
+        ExportLine::Problem(_) => vec![marker("problem", span)],
+        ExportLine::End => vec![marker("end", span)],
     })
+}
+
+/// Returns an entry for a line that belongs to no session.
+fn marker(kind: &str, span: Span) -> ExportedEntry {
+    let kind = Some(kind.to_owned());
+    let mut entry = Entry::new(span, Body::Opaque { kind, flaw: None });
+    entry.session = Some(String::new());
+    entry.into()
 }
 
 /// Returns an entry for a session, and one for each of its todo lists.
