@@ -75,7 +75,7 @@ pub(crate) fn run(args: &ResumeArgs, context: &mut Context) -> Result<Outcome> {
     let (root, id) = match args.with.as_deref().filter(|_| is_other) {
         Some(with) => {
             let root = target_root(with, context)?;
-            if config.resume.get(with).is_none() && annals::layout::resume_command(with).is_none() {
+            if !config.resume.contains_key(with) && annals::layout::resume_command(with).is_none() {
                 bail!("annals knows no program that opens a session of the layout {with}");
             }
             let id = convert_into(&session, &root, is_dry, context)?;
