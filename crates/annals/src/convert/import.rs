@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
 use rayon::prelude::*;
+use serde::de::IgnoredAny;
 
 use crate::error::{Error, Result};
 use crate::store::staging::{CommitMode, DIR_NAME, ExistingFile, StagingDir};
@@ -444,7 +445,10 @@ fn existing_lines(files: &SessionFiles) -> Result<HashMap<PathBuf, Vec<Vec<u8>>>
             if record.terminated {
                 let whole = decoder.full_record(&record);
                 let whole = whole.unwrap_or_else(|| record.bytes.to_vec());
-                lines.push((record.span.offset, whole));
+                // Torn lines and positions of records that are only in the companion do not count.
+                if serde_json::from_slice::<IgnoredAny>(&whole).is_ok() {
+                    lines.push((record.span.offset, whole));
+                }
             }
             Ok(())
         })?;

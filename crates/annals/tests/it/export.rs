@@ -174,7 +174,7 @@ fn json_and_jsonl_exports_are_equal() {
             let (_source, sessions) = read_back(&text);
             let read = sessions.iter().map(|session| {
                 let title = session.title().map(|title| title.text);
-                (entries_of(session), title, session.todos().unwrap())
+                (exported_entries(session), title, session.todos().unwrap())
             });
             read.collect::<Vec<_>>()
         };
