@@ -111,6 +111,18 @@ enum Reason {
     Again,
 }
 
+/// Returns why an archived file cannot be read completely, if so.
+fn damage(known: &Member, stored: &Path) -> Option<Reason> {
+    let content = CompressedFile::open(stored, known.packed, known.id());
+    let sum = content
+        .and_then(|content| Checksum::digest_reader(jsonl::RangeReader::from_offset(&content, 0)));
+    match sum {
+        Ok(sum) if known.sha256.is_none_or(|sha256| sha256 == sum) => None,
+        Err(error) if !is_damage(&error) => Some(Reason::Unread),
+        Ok(_) | Err(_) => Some(Reason::Damaged),
+    }
+}
+
 /// Metadata of a file when it was looked at.
 struct Source {
     id: FileId,
@@ -300,8 +312,13 @@ impl Mirror<'_> {
         };
         let frames = content.frames();
         let is_damaged = frames.iter().any(|frame| frame.is_lost);
-        if is_damaged || (is_suspect(known) && self.is_damaged(known, &stored)) {
-            return Ok(Action::Write(source, Reason::Damaged));
+        let wrong = match is_suspect(known) {
+            _ if is_damaged => Some(Reason::Damaged),
+            true => damage(known, &stored),
+            false => None,
+        };
+        if let Some(reason) = wrong {
+            return Ok(Action::Write(source, reason));
         }
         if !self.rest_matches(&file, known, &stored)? {
             return Ok(Action::Write(source, Reason::Replaced));
@@ -318,16 +335,6 @@ impl Mirror<'_> {
             true => Action::Write(source, Reason::Again),
             false => Action::Append(source, prefix),
         })
-    }
-
-    /// Returns whether an archived file cannot be read completely.
-    fn is_damaged(&self, known: &Member, stored: &Path) -> bool {
-        let content = CompressedFile::open(stored, known.packed, known.id());
-        let sum = content.ok().and_then(|content| {
-            let reader = jsonl::RangeReader::from_offset(&content, 0);
-            Checksum::digest_reader(reader).ok()
-        });
-        sum.is_none() || known.sha256.is_some_and(|sha256| Some(sha256) != sum)
     }
 
     /// Returns the hash of the archived bytes if the file starts with them.
