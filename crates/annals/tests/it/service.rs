@@ -270,7 +270,7 @@ fn costs_of_sub_agents_without_ids_have_the_kind_that_their_calls_ask_for() {
     );
 }
 
-/// Follows until everything that exists is reported, at most so many entries. Returns their texts
+/// Follows until everything that exists is reported, at most so many messages. Returns their texts
 /// and the cursor of the last event.
 fn followed(service: &Service, since: Option<String>, most: usize) -> (Vec<String>, String) {
     let request = FollowRequest {
@@ -281,7 +281,7 @@ fn followed(service: &Service, since: Option<String>, most: usize) -> (Vec<Strin
     for event in service.follow(&request).unwrap() {
         let event = json(&event);
         cursor = event["cursor"].as_str().unwrap().to_owned();
-        if event["kind"] == "entry" {
+        if event["kind"] == "entry" && event["entry"]["kind"] == "message" {
             assert_eq!(event["earlier"], false);
             let text = event["entry"]["blocks"][0]["text"].as_str().unwrap();
             texts.push(text.to_owned());
