@@ -63,8 +63,8 @@ impl Writer for Pi {
             )));
         }
         let folder = match copied {
-            Some(log) => log.folder.clone(),
-            None => Some(path::folder(&new.cwd)),
+            Some(log) if log.folder.is_some() => log.folder.clone(),
+            _ => Some(path::folder(&new.cwd)),
         };
         Ok(Artifact {
             folder,
