@@ -8,7 +8,7 @@ use crate::render::suggest::{suggest, suggest_above};
 
 /// Commands of other programs, and what does the same here.
 const MEANINGS: &[(&[&str], &str)] = &[
-    (&["resume", "open", "view", "read"], "annals show"),
+    (&["open", "view", "read"], "annals show"),
     (&["stats", "usage", "spend", "price"], "annals cost"),
     (&["status", "info", "overview"], "annals"),
     (&["undo", "undelete"], "annals delete --undo ID"),
@@ -221,7 +221,7 @@ mod tests {
                 "did you mean `annals todos add SESSION TEXT`?",
             ),
             (&["workspaces"], "did you mean `annals chorus workspaces`?"),
-            (&["help", "resume"], "did you mean `annals show`?"),
+            (&["help", "open"], "did you mean `annals show`?"),
             (&["chorus", "agent"], "did you mean `annals chorus agents`?"),
             (&["qqqq"], "`annals help` lists the commands"),
             (

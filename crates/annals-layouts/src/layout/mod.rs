@@ -97,12 +97,12 @@ pub static LAYOUTS: &[&dyn Layout] = &[
     &OpenCode,
     &Codex,
     &Pi,
-    &ExportFile,
     &Copilot,
     &Qwen,
     &Droid,
     &Cline,
     &Aider,
+    &ExportFile,
 ];
 
 /// Name of the file that records what a session or root was converted from.

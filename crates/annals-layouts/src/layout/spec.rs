@@ -44,8 +44,9 @@ pub struct LayoutSpec {
     pub follows_parent_links: bool,
     /// Whether the root is one file instead of a directory.
     pub root_is_file: bool,
-    /// Whether the settings of the layout's program may contain keys, so that they are not copied.
-    pub has_secret_settings: bool,
+    /// Whether settings, and files of the root that the layout does not know, may contain keys, so that
+    /// they are not copied.
+    pub has_secret_files: bool,
     /// Pattern contained in every record that has usage, so that other records can be skipped; `None`
     /// if every record must be read.
     pub usage_needle: Option<Needle>,
@@ -86,7 +87,7 @@ impl LayoutSpec {
             unlisted_in: None,
             follows_parent_links: false,
             root_is_file: false,
-            has_secret_settings: false,
+            has_secret_files: false,
             usage_needle: None,
             spelled_directory: None,
             log_names: None,

@@ -14,7 +14,7 @@ pub const ROOT_ID: &str = "root";
 /// program output or state is not history.
 fn is_missed(root: &Root, artifact: &Artifact) -> bool {
     match artifact.kind {
-        ArtifactKind::Settings => !root.layout.spec().has_secret_settings,
+        ArtifactKind::Settings => !root.layout.spec().has_secret_files,
         ArtifactKind::Index | ArtifactKind::RunLog | ArtifactKind::SessionState => false,
         // A folder's session list lists its logs. The root's list has data that no log has: the
         // directory of each folder, its display name, settings.

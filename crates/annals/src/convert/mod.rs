@@ -451,8 +451,8 @@ impl ConvertPlan {
                 } else if is_removed(within) {
                     let text = format!("{}: annals is removing it", within.display());
                     self.left_out.push(text);
-                } else if within == Path::new(".credentials.json") {
-                    let text = format!("{}: contains secrets, not converted", within.display());
+                } else if may_have_secrets(root, within) {
+                    let text = format!("{}: may contain secrets, not converted", within.display());
                     self.left_out.push(text);
                 } else if !known.contains(&path) {
                     self.bytes += entry.metadata().map_err(failed)?.len();
@@ -787,6 +787,13 @@ fn shared_record_counts(root: &Root) -> HashMap<(PathBuf, SessionId), usize> {
         }
     }
     there
+}
+
+/// Returns whether a file of a root, which belongs to no session, may contain secrets.
+fn may_have_secrets(root: &Root, path: &Path) -> bool {
+    let is_data = |artifact: Artifact| artifact.kind != ArtifactKind::Settings;
+    path == Path::new(".credentials.json")
+        || (root.layout.spec().has_secret_files && !root.layout.classify(path).is_some_and(is_data))
 }
 
 /// Returns whether the target's layout stores several sessions in one log.

@@ -324,9 +324,10 @@ impl Store {
         lone_log(real, id, self.failures())
     }
 
-    /// Finds the root that contains a file, whether or not it is open.
+    /// Finds the root that contains a file, or is that file, whether or not it is open.
     fn root_at(&self, path: &Path) -> Option<Root> {
-        root_above(path).map(|root| root.reporting_to(self.failures()))
+        let root = root_above(path).or_else(|| super::root::export_root(path));
+        root.map(|root| root.reporting_to(self.failures()))
     }
 }
 

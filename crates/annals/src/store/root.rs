@@ -388,6 +388,12 @@ impl Root {
     }
 }
 
+/// Returns the root that a file is, if it is an export. A file that cannot be read is none.
+pub(super) fn export_root(path: &Path) -> Option<Root> {
+    let is_export = is_export_file(path).unwrap_or(false);
+    is_export.then(|| Root::with_layout(&ExportFile, path))
+}
+
 /// Returns whether a path is that of a file with an export.
 fn is_export_file(path: &Path) -> Result<bool> {
     let failed = |error| Error::io("read", path, error);

@@ -774,7 +774,7 @@ fn links(session: &Session) -> BTreeMap<String, (String, Option<String>)> {
 
 /// Fixtures with a session without a record or with bytes that are not text, with ids that follow from the
 /// offset, or with data that annals keeps beside the log: some of their records are written anew.
-const OTHER_RECORDS: [&str; 35] = [
+const OTHER_RECORDS: [&str; 49] = [
     "claude-code/2.0.77-s01-multiturn",
     "claude-code/2.0.77-s04-agent",
     "claude-code/2.0.77-s06-compact",
@@ -810,6 +810,21 @@ const OTHER_RECORDS: [&str; 35] = [
     "orchestrator/unknown-types",
     "orchestrator/usage-absurd",
     "orchestrator/wrong-types",
+    // An export of Codex has lines that are derived from the records, and pi has logs of older versions.
+    "codex/0.166-s02-tools",
+    "codex/0.166-s03-fork",
+    "codex/0.166-s05-compact",
+    "codex/0.166-s08-errors",
+    "codex/0.166-s12-tui",
+    "codex/0.80-s01-qa",
+    "codex/0.80-s06-interrupt",
+    "codex/0.80-s09-unicode",
+    "codex/made-copied-fork",
+    "codex/made-odd",
+    "codex/made-rollback",
+    "codex/made-sub-agent",
+    "pi/made-branches",
+    "pi/made-odd",
 ];
 
 #[test]

@@ -24,7 +24,9 @@ fn dump(case: &Case) -> String {
         .collect();
     for project in ProjectInfo::from_sessions(rows.iter()) {
         let guessed = if project.guessed { " (guessed)" } else { "" };
-        let path: String = project.path.chars().take(60).collect();
+        // The project of aider's logs is their own directory.
+        let path = project.path.replace(case.path.to_str().unwrap(), "ROOT");
+        let path: String = path.chars().take(60).collect();
         writeln!(
             out,
             "project {path}{guessed}: {} sessions",

@@ -76,6 +76,7 @@ pub struct Codex;
 
 static SPEC: LayoutSpec = LayoutSpec {
     attributes: &["forked_from"],
+    has_secret_files: true,
     thread_lock: Some(path::thread_lock),
     unlisted_in: Some((
         "state_5.sqlite",

@@ -133,6 +133,8 @@ fn to_lines(parts: &[FilePart<'_>]) -> Vec<u8> {
 #[derive(Default)]
 struct Fold<'a> {
     session: Option<String>,
+    /// Git branch since the last start or resume.
+    branch: Option<String>,
     /// Usage of each response that has a message.
     usage: HashMap<String, Usage<'a>>,
     /// Responses that have a message, and those that have got their tokens.
@@ -238,6 +240,12 @@ impl<'a> Fold<'a> {
             Some(agent) => format!("{session}{AGENT_SEPARATOR}{agent}"),
             None => session.clone(),
         });
+        if line.branch.is_some() {
+            self.branch.clone_from(&line.branch);
+        } else if agent.is_some() {
+            // The lines of a sub-agent are read as a log of their own, which has no start.
+            line.branch.clone_from(&self.branch);
+        }
         let is_shown = matches!(kind, "session.error" | "abort");
         if is_shown || (line.kind == "message" && kind != "session.usage_record") {
             self.order.add(number, event.id.non_empty(), &mut line);

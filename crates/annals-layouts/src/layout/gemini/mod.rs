@@ -57,7 +57,7 @@ static SPEC: LayoutSpec = LayoutSpec {
     retention_days: Some(30),
     // The program reads the time from the file.
     expires_by_mtime: false,
-    has_secret_settings: true,
+    has_secret_files: true,
     ..LayoutSpec::new("gemini")
 };
 

@@ -55,6 +55,7 @@ pub struct Pi;
 
 static SPEC: LayoutSpec = LayoutSpec {
     attributes: &["forked_from"],
+    has_secret_files: true,
     follows_parent_links: true,
     ..LayoutSpec::new("pi")
 };

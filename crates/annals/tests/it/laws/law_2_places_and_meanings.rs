@@ -47,7 +47,12 @@ fn file_that_is_being_removed_has_no_meaning() {
     for case in cases() {
         for file in case.files() {
             let relative = file.path.strip_prefix(&case.path).unwrap();
-            let name = relative.file_name().unwrap().to_str().unwrap();
+            // A root that is one file has no other files.
+            let Some(name) = relative.file_name() else {
+                assert!(case.layout.spec().root_is_file);
+                continue;
+            };
+            let name = name.to_str().unwrap();
             for removed in [name, "0123456789abcdef"] {
                 let removed = format!(".annals-{removed}.removed");
                 let removed = relative.with_file_name(removed);

@@ -66,9 +66,17 @@ fn every_root_round_trips_byte_for_byte() {
         let dir = tempfile::tempdir().unwrap();
         let there = Root::new(layout.name(), dir.path().join("there")).unwrap();
         let back = Root::new(case.layout.name(), dir.path().join("back")).unwrap();
-        let before = picture(&case.path);
+        let mut before = picture(&case.path);
         convert(&case.root(), there.clone());
         assert_eq!(picture(&case.path), before, "the source is only read");
+        if case.layout.spec().has_secret_files {
+            // Only what the layout knows, because other files may contain keys.
+            before.retain(|path, what| {
+                let is_dir = what.is_empty();
+                let known = case.layout.classify(path);
+                is_dir || known.is_some_and(|it| it.kind != ArtifactKind::Settings)
+            });
+        }
         convert(&there, back.clone());
         assert_eq!(
             without_links(picture(&back.path)),
