@@ -1,18 +1,18 @@
 //! Totals of a log, counted record by record.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{ErrorKind, Seek as _, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
 
 use crate::error::{Error, Result};
-use annals_jsonl::{self as jsonl, Scanner};
+use annals_jsonl::{self as jsonl, OpenLog, RangeReader, Scanner};
 use annals_layouts::layout::{Decoded, Decoder};
-use annals_layouts::model::{Outline, ResponseKey, ResponseResolver, SYNTHETIC, Usage};
+use annals_layouts::model::{Framing, Outline, ResponseKey, ResponseResolver, SYNTHETIC, Usage};
 
 use super::Root;
 use super::inventory::RootFile;
 use super::query::MessageCounts;
+use super::record_source;
 use super::shared_log::{self, SliceFilter};
 
 /// Counts messages and tokens, each response once, without storing the records.
@@ -73,6 +73,7 @@ pub(super) struct LogTotals {
 /// A volume of the log.
 struct CountedVolume {
     path: PathBuf,
+    framing: Framing,
     /// Byte offset up to which it was counted.
     end: u64,
     /// The bytes before `end`, to detect that the file was replaced.
@@ -92,7 +93,8 @@ impl std::fmt::Debug for LogTotals {
 }
 
 impl LogTotals {
-    /// Counts the appended records; the whole log at first and after a file was replaced.
+    /// Counts the appended records; the whole log at first, after a file was replaced, and always if
+    /// the records are derived from the whole file.
     pub(super) fn count(&mut self, root: &Root, file: &RootFile) -> Result<MessageCounts> {
         if !self.is_unchanged_so_far(file) {
             *self = LogTotals::default();
@@ -100,6 +102,7 @@ impl LogTotals {
         let fresh = file.volumes().skip(self.volumes.len());
         self.volumes.extend(fresh.map(|file| CountedVolume {
             path: file.path.clone(),
+            framing: file.artifact.framing,
             end: 0,
             guard: Vec::new(),
             decoder: root.decoder(file),
@@ -130,10 +133,18 @@ impl LogTotals {
 }
 
 impl CountedVolume {
+    fn open(&self) -> io::Result<OpenLog> {
+        record_source::open(&self.path, self.framing)
+    }
+
     fn is_unchanged(&self) -> bool {
+        // A new line may change what is derived from earlier ones.
+        if self.framing != Framing::Lines {
+            return false;
+        }
         let from = self.end.saturating_sub(self.guard.len() as u64);
-        let read = |file: File| jsonl::read_span(&file, from, self.guard.len() as u64);
-        jsonl::open_to_read(&self.path)
+        let read = |log: OpenLog| jsonl::read_span(&log, from, self.guard.len() as u64);
+        self.open()
             .and_then(read)
             .is_ok_and(|before| before == self.guard)
     }
@@ -141,18 +152,18 @@ impl CountedVolume {
     /// Counts the new records. Returns the outlines of a last record without a line ending.
     fn read_new(&mut self, totals: &mut Totals) -> Result<Vec<Outline>> {
         const GUARDED: u64 = 256;
-        let failed = |path: &Path, error| Error::io("read", path, error);
-        let mut file = match jsonl::open_to_read(&self.path) {
-            Ok(file) => file,
+        let path = self.path.clone();
+        let failed = |error| Error::io("read", &path, error);
+        let log = match self.open() {
+            Ok(log) => log,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(&self.path, error)),
+            Err(error) => return Err(failed(error)),
         };
-        file.seek(SeekFrom::Start(self.end))
-            .map_err(|error| failed(&self.path, error))?;
-        let mut scanner = Scanner::from_offset(&file, self.end, 1);
+        let reader = RangeReader::from_offset(&log, self.end);
+        let mut scanner = Scanner::from_offset(reader, self.end, 1);
         let mut pending = Vec::new();
         let mut sink = Decoded::default();
-        while let Some(line) = scanner.next().map_err(|error| failed(&self.path, error))? {
+        while let Some(line) = scanner.next().map_err(failed)? {
             let record = super::unnumbered_record(&line);
             let decoder = self.decoder.as_mut();
             let mine = self.filter.as_mut().is_none_or(|sieve| {
@@ -174,8 +185,7 @@ impl CountedVolume {
             }
         }
         let guarded = self.end.min(GUARDED);
-        self.guard = jsonl::read_span(&file, self.end - guarded, guarded)
-            .map_err(|error| failed(&self.path, error))?;
+        self.guard = jsonl::read_span(&log, self.end - guarded, guarded).map_err(failed)?;
         Ok(pending)
     }
 }

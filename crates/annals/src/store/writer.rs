@@ -113,7 +113,8 @@ impl SessionWriter {
     }
 
     /// Returns the counts of the log, each response counted once. The first call reads the log from
-    /// its beginning; later calls read only what was appended.
+    /// its beginning; later calls read only what was appended, unless the layout derives the
+    /// records from the whole file.
     pub fn totals(&self) -> Result<MessageCounts> {
         let file = self.append_point().file.clone();
         let mut tally = self

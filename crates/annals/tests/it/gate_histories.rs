@@ -142,7 +142,10 @@ impl History {
             _ => added,
         };
         let own = lines.split_inclusive(|byte| *byte == b'\n');
-        let holds = |line: &[u8]| String::from_utf8_lossy(line).contains(&word);
+        let holds = |line: &[u8]| {
+            let line = String::from_utf8_lossy(line);
+            line.contains(&word) && !shows_again(&line)
+        };
         if own.filter(|line| holds(line)).count() != 1 || !lines.ends_with(b"\n") {
             return Err(format!("{word} is not one line of its own"));
         }
@@ -205,8 +208,9 @@ impl History {
         let text: String = texts.collect();
         // A record glued to another one may be recovered, but need not be.
         let whole = |line: &&str| serde_json::from_str::<serde_json::Value>(line).is_ok();
-        let wanted: BTreeSet<String> = text.lines().filter(whole).flat_map(words_of).collect();
-        let mut there: Vec<String> = text.lines().flat_map(words_of).collect();
+        let lines = || text.lines().filter(|line| !shows_again(line));
+        let wanted: BTreeSet<String> = lines().filter(whole).flat_map(words_of).collect();
+        let mut there: Vec<String> = lines().flat_map(words_of).collect();
         let mut read = words(&session);
         there.retain(|word| wanted.contains(word) || read.contains(word));
         if self.models.len() > 1 {
@@ -219,6 +223,11 @@ impl History {
         }
         Ok(read.len())
     }
+}
+
+/// Returns whether a line is an event of Codex: it shows the text of the message before it again.
+fn shows_again(line: &str) -> bool {
+    line.contains(r#""type":"event_msg""#)
 }
 
 /// Returns the words of a line: several if records are glued together.

@@ -98,6 +98,9 @@ pub(super) const CUSTOM_TYPE: &str = "annals";
 /// Model of a reply by annals whose model is not known.
 pub(super) const UNKNOWN_MODEL: &str = "unknown";
 
+/// Beginning of the id of an entry that has none in the log. Its position follows.
+const AT: &str = "at-";
+
 /// Decodes the lines of a log.
 #[derive(Debug)]
 pub(super) struct LineDecoder;
@@ -270,7 +273,7 @@ fn line_entries(line: &Line<'_>, span: Span, fault: &mut Option<String>) -> Vec<
     first.entry.id = line.id.non_empty().map(EntryId::new);
     first.entry.parent = line.parent.non_empty().map(EntryId::new);
     if first.entry.id.is_none() && is_message {
-        first.entry.id = Some(EntryId::new(&format!("at-{}", span.offset)));
+        first.entry.id = Some(EntryId::new(&format!("{AT}{}", span.offset)));
         first.entry.derived_id = true;
     }
     line.annex.apply_to_entry(&mut first.entry);
@@ -297,10 +300,18 @@ fn line_entries(line: &Line<'_>, span: Span, fault: &mut Option<String>) -> Vec<
     found
 }
 
-/// Returns what identifies a response in the log and in its forks.
+/// Returns what identifies a response in the log and in its forks. A fork by annals names the entries
+/// that have no id in the log, so such a name does not identify the response.
 fn response_key(line: &Line<'_>) -> String {
     let time = line.timestamp.0.unwrap_or_default();
-    format!("{}-{time}", line.id.or_empty())
+    let id = line.id.get().filter(|id| !is_from_position(id));
+    format!("{}-{time}", id.unwrap_or_default())
+}
+
+/// Returns whether an id was made from the position of an entry.
+fn is_from_position(id: &str) -> bool {
+    let digits = id.strip_prefix(AT);
+    digits.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Returns the session whose log has this path.

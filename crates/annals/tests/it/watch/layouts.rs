@@ -1,6 +1,8 @@
 //! Following in every layout, and special cases of some.
 
-use annals::model::{Draft, SessionId};
+use std::collections::BTreeMap;
+
+use annals::model::{Draft, SessionId, Span};
 
 use super::*;
 use crate::support;
@@ -14,8 +16,12 @@ fn appended_entry_is_reported_in_every_layout() {
         let store = Store::new(vec![root]);
         let session = store.begin("/home/me/app").unwrap();
         session.append(Draft::user("before")).unwrap();
-        let follower =
-            Follower::new(&store, Selection::all(), FollowOptions::default().last(1)).unwrap();
+        let mut options = FollowOptions::default().last(1);
+        if layout.name() == "codex" {
+            // The line after a prompt is an event that shows it again.
+            options = options.filter(|entry| matches!(entry.body, Body::Message(_)));
+        }
+        let follower = Follower::new(&store, Selection::all(), options).unwrap();
         let feed = Feed::at_once(follower);
         assert_eq!(feed.texts(1), ["before"], "{}", layout.name());
         let written = session.append(Draft::user("now")).unwrap();
@@ -34,11 +40,20 @@ fn appended_entry_is_reported_in_every_layout() {
     }
 }
 
+/// Writes each file line by line.
+fn write_lines(files: &[(PathBuf, Vec<u8>)]) {
+    for (path, bytes) in files {
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let mut file = OpenOptions::new().append(true).open(path).unwrap();
+            file.write_all(line).unwrap();
+        }
+    }
+}
+
 /// Every record of every fixture is reported as it is decoded when the file is read at once.
 #[test]
 fn fixture_written_line_by_line_reports_every_entry() {
-    let cases = support::cases().into_iter();
-    for case in cases.filter(|case| case.layout.writer().is_some()) {
+    for case in support::writable_cases().filter(|case| case.layout.name() != "codex") {
         let copy = case.copy();
         let store = copy.store();
         let inventory = store.inventory();
@@ -70,12 +85,7 @@ fn fixture_written_line_by_line_reports_every_entry() {
         }
         let feed =
             Feed::new(Follower::new(&store, Selection::all(), FollowOptions::default()).unwrap());
-        for (path, bytes) in &files {
-            for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-                let mut file = OpenOptions::new().append(true).open(path).unwrap();
-                file.write_all(line).unwrap();
-            }
-        }
+        write_lines(&files);
         // A repeated line is reported once.
         let mut reported: Vec<(PathBuf, u64, Option<String>)> = Vec::new();
         let mut seen = std::collections::HashSet::new();
@@ -94,6 +104,62 @@ fn fixture_written_line_by_line_reports_every_entry() {
         reported.sort();
         assert_eq!(reported, wanted, "{}/{}", case.layout.name(), case.name);
     }
+}
+
+/// The records of a rollout are derived from the whole file, so a later line may change an earlier
+/// entry, and the offsets of entries. Their last reported states are those of the whole file.
+#[test]
+fn rollout_written_line_by_line_reports_the_last_state_of_every_entry() {
+    type States = BTreeMap<(PathBuf, String), String>;
+    fn put(states: &mut States, path: &Path, mut entry: Entry) {
+        let id = entry.id.as_ref().map(|id| id.to_string());
+        // Entries without an id that are the same are reported once.
+        let unnamed = || format!("{} {:?}", entry.body.kind(), entry.time);
+        let name = id.unwrap_or_else(unnamed);
+        entry.span = Span::default();
+        states.insert((path.to_owned(), name), format!("{entry:?}"));
+    }
+    let mut entries = 0;
+    for case in support::writable_cases().filter(|case| case.layout.name() == "codex") {
+        let copy = case.copy();
+        let store = copy.store();
+        let mut wanted = States::new();
+        let mut files: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+        for session in &store.inventory().sessions {
+            for volume in session.logs().flat_map(|log| log.volumes()) {
+                // An unterminated last line is not reported.
+                let mut bytes = fs::read(&volume.path).unwrap();
+                let end = bytes.iter().rposition(|byte| *byte == b'\n');
+                bytes.truncate(end.map_or(0, |at| at + 1));
+                fs::write(&volume.path, &bytes).unwrap();
+                let mut alone = volume.clone();
+                alone.earlier.clear();
+                for entry in session.root.entries(&alone).unwrap() {
+                    put(&mut wanted, &volume.path, entry);
+                }
+                if !files.iter().any(|(path, _)| *path == volume.path) {
+                    files.push((volume.path.clone(), bytes));
+                }
+            }
+        }
+        for (path, _) in &files {
+            File::create(path).unwrap();
+        }
+        let feed =
+            Feed::new(Follower::new(&store, Selection::all(), FollowOptions::default()).unwrap());
+        write_lines(&files);
+        let mut reported = States::new();
+        while reported != wanted {
+            let fresh = feed.wait_for(|event| match event {
+                Event::Entry(fresh) => Some(fresh),
+                Event::Error(error) => panic!("{}: {error}", case.name),
+                _ => None,
+            });
+            put(&mut reported, &fresh.log.path, fresh.entry);
+        }
+        entries += wanted.len();
+    }
+    assert!(entries > 100, "{entries}");
 }
 
 const FOLDER: &str = "v_FXjHoCS5zUJmfyn-5v";

@@ -4,9 +4,17 @@ use annals::model::Usage;
 use annals::store::{MessageCounts, Totals};
 
 use super::*;
+use crate::support::writable_layouts;
 
 fn whole(fresh: &Fresh) -> MessageCounts {
     fresh.read().stats(&jiff::tz::TimeZone::UTC).total
+}
+
+fn sum(session: &Session) -> MessageCounts {
+    let mut sum = Totals::default();
+    let (_, scan, _) = session.main_log().unwrap();
+    scan.outlines.iter().for_each(|outline| sum.add(outline));
+    sum.sum()
 }
 
 #[test]
@@ -22,11 +30,29 @@ fn writer_totals_equal_the_log() {
             }
             let writer = copy.store().open_writer(&files, QUICK).unwrap();
             let session = Session::read(files).unwrap();
-            let mut wanted = Totals::default();
-            let (_, scan, _) = session.main_log().unwrap();
-            scan.outlines.iter().for_each(|outline| wanted.add(outline));
             let place = || format!("{} {}", case.name, session.files.id);
-            assert_eq!(writer.totals().unwrap(), wanted.sum(), "{}", place());
+            assert_eq!(writer.totals().unwrap(), sum(&session), "{}", place());
+        }
+    }
+}
+
+#[test]
+fn writer_totals_grow_in_every_layout() {
+    for layout in writable_layouts() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(layout.name(), dir.path().join("root")).unwrap();
+        let store = Store::new(vec![root]);
+        let writer = store.begin("/w/app").unwrap();
+        for round in 1..=3 {
+            writer.append(Draft::user("ask")).unwrap();
+            let usage = Usage::new(10 * round, round);
+            let reply = Draft::assistant(vec![Block::Text("say".to_owned())]);
+            let reply = reply.usage(usage).model("claude-sonnet-4-5");
+            writer.append(reply).unwrap();
+            let totals = writer.totals().unwrap();
+            let session = store.session(writer.session().as_str()).unwrap();
+            assert_eq!(totals, sum(&session), "{}", layout.name());
+            assert_eq!(totals.messages, 2 * round, "{}", layout.name());
         }
     }
 }
