@@ -444,7 +444,9 @@ fn existing_lines(files: &SessionFiles) -> Result<HashMap<PathBuf, Vec<Vec<u8>>>
             let record = line.record();
             if record.terminated {
                 let whole = decoder.full_record(&record);
-                let whole = whole.unwrap_or_else(|| record.bytes.to_vec());
+                // The records of a document are derived and differ from its lines.
+                let text = line.bytes.strip_prefix(BYTE_ORDER_MARK);
+                let whole = whole.unwrap_or_else(|| text.unwrap_or(&line.bytes).to_vec());
                 // Torn lines and positions of records that are only in the companion do not count.
                 if serde_json::from_slice::<IgnoredAny>(&whole).is_ok() {
                     lines.push((record.span.offset, whole));
@@ -460,6 +462,8 @@ fn existing_lines(files: &SessionFiles) -> Result<HashMap<PathBuf, Vec<Vec<u8>>>
     let found = found.into_iter();
     Ok(found.map(|(path, lines)| (path, in_order(lines))).collect())
 }
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 fn exists(id: &str, path: &Path) -> Error {
     Error::refused(format!("session {id} already exists: {}", path.display()))

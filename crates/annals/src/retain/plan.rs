@@ -17,7 +17,8 @@ use super::{Pins, Policy, Rule};
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct CleanupPlan {
-    /// Expired sessions, oldest first. Those that share files form a group and are moved together.
+    /// Expired sessions, oldest first. Those that share files form a group and are moved together, and
+    /// so do forks by reference and the sessions that they continue.
     pub groups: Vec<Vec<Expired>>,
     /// Sessions that are as old but are retained.
     pub retained: Vec<Retained>,
@@ -61,7 +62,8 @@ pub enum RetainReason {
     Pinned,
     /// It is among the newest of its project.
     Newest,
-    /// It shares a log with a session that stays, and logs are never rewritten.
+    /// It shares a log with a session that stays, and logs are never rewritten; or that session is a
+    /// fork that continues its log by reference.
     SharesLog {
         /// The log.
         file: PathBuf,
@@ -82,6 +84,9 @@ enum Verdict {
         rule: Rule,
     },
 }
+
+/// A session with the decision about it; `None` if it could not be read.
+type Judged<'a> = (&'a SessionFiles, Option<(SessionInfo, Verdict)>);
 
 impl CleanupPlan {
     /// Finds the `wanted` sessions that have expired.
@@ -140,25 +145,38 @@ impl CleanupPlan {
 
     /// Returns the number of files to be moved, each counted once.
     pub fn files(&self) -> usize {
-        let files = self.expired().flat_map(|old| old.session_files.files());
-        let paths = files.flat_map(RootFile::volumes).map(|file| &file.path);
+        let paths = self.expired().flat_map(|old| old.session_files.own_paths());
         paths.collect::<HashSet<_>>().len()
     }
 
-    /// Adds sessions that can only be moved together.
-    fn add_group(&mut self, members: Vec<(&SessionFiles, Option<(SessionInfo, Verdict)>)>) {
-        let goes = |judged: &Option<(SessionInfo, Verdict)>| {
-            matches!(judged, Some((_, Verdict::Expired { .. })))
+    /// Adds the sessions of a group. If one of them stays, so do those that can only be moved
+    /// together with it.
+    fn add_group(&mut self, members: Vec<Judged<'_>>) {
+        let expired =
+            |(_, judged): &Judged<'_>| matches!(judged, Some((_, Verdict::Expired { .. })));
+        let (mut going, mut staying): (Vec<_>, Vec<_>) = members.into_iter().partition(expired);
+        let stays = staying.first().map(|(files, _)| (*files).clone());
+        let logs = staying.iter().flat_map(|(files, _)| files.shared_logs());
+        let mut held: HashSet<&Path> = logs.collect();
+        let is_held = |files: &SessionFiles, held: &HashSet<&Path>| {
+            files.own_shared_logs().any(|log| held.contains(log))
         };
-        let stays = members.iter().find(|(_, judged)| !goes(judged));
-        let stays = stays.map(|(files, _)| (*files).clone());
-        let mut group = Vec::new();
-        for (files, judged) in members {
+        loop {
+            let judged = going.into_iter();
+            let (more, rest): (Vec<_>, Vec<_>) =
+                judged.partition(|(files, _)| is_held(files, &held));
+            going = rest;
+            if more.is_empty() {
+                break;
+            }
+            held.extend(more.iter().flat_map(|(files, _)| files.shared_logs()));
+            staying.extend(more);
+        }
+        for (files, judged) in staying {
             let Some((info, verdict)) = judged else {
                 continue;
             };
             match (verdict, &stays) {
-                (Verdict::Stays, _) => {}
                 (Verdict::Retained(why), _) => self.retained.push(Retained { info, reason: why }),
                 (Verdict::Expired { .. }, Some(other)) => {
                     let why = RetainReason::SharesLog {
@@ -167,28 +185,20 @@ impl CleanupPlan {
                     };
                     self.retained.push(Retained { info, reason: why });
                 }
-                (
-                    Verdict::Expired {
-                        last,
-                        cutoff,
-                        term,
-                        rule,
-                    },
-                    None,
-                ) => group.push(Expired {
-                    from_file_time: info.last_activity_by_file,
-                    info,
-                    last,
-                    cutoff,
-                    term,
-                    rule,
-                    files: files.files().flat_map(RootFile::volumes).count(),
-                    session_files: files.clone(),
-                }),
+                (Verdict::Stays | Verdict::Expired { .. }, _) => {}
             }
         }
-        if !group.is_empty() {
-            self.groups.push(group);
+        let files: Vec<&SessionFiles> = going.iter().map(|(files, _)| *files).collect();
+        let key = |files: &SessionFiles| std::ptr::from_ref(files);
+        let going = going.into_iter();
+        let mut judged: HashMap<_, _> = going.map(|(files, judged)| (key(files), judged)).collect();
+        for group in SessionFiles::group_by_shared_files(&files) {
+            let expired = group.into_iter().filter_map(|files| {
+                let (info, verdict) = judged.remove(&key(files)).flatten()?;
+                expired_session(files, info, verdict)
+            });
+            let moved = expired.collect();
+            self.groups.push(moved);
         }
     }
 }
@@ -233,7 +243,30 @@ fn newest(rows: &[SessionInfo], keep: usize) -> HashSet<usize> {
     newest
 }
 
-/// Groups sessions by shared files.
+/// Returns an expired session; `None` if the verdict is another.
+fn expired_session(files: &SessionFiles, info: SessionInfo, verdict: Verdict) -> Option<Expired> {
+    let Verdict::Expired {
+        last,
+        cutoff,
+        term,
+        rule,
+    } = verdict
+    else {
+        return None;
+    };
+    Some(Expired {
+        from_file_time: info.last_activity_by_file,
+        info,
+        last,
+        cutoff,
+        term,
+        rule,
+        files: files.own_paths().count(),
+        session_files: files.clone(),
+    })
+}
+
+/// Groups sessions by shared files and by forks.
 fn groups(sessions: &[SessionFiles]) -> Vec<Vec<&SessionFiles>> {
     let shares = |files: &&SessionFiles| {
         let mut volumes = files.logs().flat_map(RootFile::volumes);

@@ -87,14 +87,17 @@ impl From<Manifest> for TrashItem {
 }
 
 impl SessionFiles {
-    /// Groups sessions by shared files. Such sessions can only be deleted together.
+    /// Groups sessions that can only be deleted together: those that share files, and forks by
+    /// reference with the sessions that they continue, which come before them in their group.
     pub fn group_by_shared_files<'a>(sessions: &[&'a SessionFiles]) -> Vec<Vec<&'a SessionFiles>> {
+        // Two forks of a session that is not among them can be deleted one by one.
+        let own = sessions.iter().flat_map(|files| files.own_shared_logs());
+        let own: HashSet<&Path> = own.collect();
         let mut groups: Vec<Vec<&SessionFiles>> = Vec::new();
         let mut group_of: HashMap<&Path, usize> = HashMap::new();
         for &files in sessions {
-            let volumes = files.logs().flat_map(own_volumes);
-            let shared = volumes.filter(|file| file.slice.is_some());
-            let paths: HashSet<&Path> = shared.map(|file| file.path.as_path()).collect();
+            let mut paths: HashSet<&Path> = files.shared_logs().collect();
+            paths.retain(|path| own.contains(path));
             let mut met: BTreeSet<usize> = paths
                 .iter()
                 .filter_map(|path| group_of.get(path).copied())
@@ -121,7 +124,39 @@ impl SessionFiles {
             }
         }
         groups.retain(|group| !group.is_empty());
+        for group in &mut groups {
+            // A fork continues more logs than the session that it continues.
+            group.sort_by_key(|files| files.continued_logs());
+        }
         groups
+    }
+
+    /// Returns the paths of its logs that may have records of several sessions. It can only be deleted
+    /// together with the sessions that have one of them among their [`shared_logs`](Self::shared_logs).
+    pub(crate) fn own_shared_logs(&self) -> impl Iterator<Item = &Path> {
+        let volumes = self.logs().flat_map(own_volumes);
+        let shared = volumes.filter(|file| file.slice.is_some());
+        shared.map(|file| file.path.as_path())
+    }
+
+    /// Same as [`own_shared_logs`](Self::own_shared_logs), with the logs that it continues by
+    /// reference.
+    pub(crate) fn shared_logs(&self) -> impl Iterator<Item = &Path> {
+        let volumes = self.logs().flat_map(RootFile::volumes);
+        let shared = volumes.filter(|file| file.slice.is_some());
+        shared.map(|file| file.path.as_path())
+    }
+
+    /// Returns the paths of its files, without the logs that it continues by reference.
+    pub(crate) fn own_paths(&self) -> impl Iterator<Item = &Path> {
+        let volumes = self.files().flat_map(own_volumes);
+        volumes.map(|file| file.path.as_path())
+    }
+
+    /// Returns the number of logs that it continues by reference.
+    fn continued_logs(&self) -> usize {
+        let continued = |file: &RootFile| file.volumes().count() - own_volumes(file).count();
+        self.log.as_ref().map_or(0, continued)
     }
 }
 

@@ -4,10 +4,13 @@ use std::fs::{self, File};
 
 use annals::convert::{self, ConvertOptions, ConvertSelection};
 use annals::model::{Block, Body, Draft};
-use annals::store::{Root, Session, Store};
+use annals::retain::{CleanupPlan, Expired, Policy, RetainReason, Term};
+use annals::store::{Root, Session, SessionFiles, SessionInfo, Store};
+use annals::time_input::Now;
+use jiff::tz::TimeZone;
 use serde_json::Value;
 
-use crate::support::{Case, Copy, QUICK, case, cases};
+use crate::support::{Case, Copy, QUICK, case, cases, picture};
 
 fn case_of(layout: &str, name: &str) -> Case {
     let is_it = |case: &Case| case.layout.name() == layout && case.name == name;
@@ -117,6 +120,129 @@ fn codex_session_that_a_fork_continues_stays_with_it() {
     let parent = copy.files("01a1e488-9f87");
     store.trash().move_in(&parent, now).unwrap();
     assert!(copy.sessions().is_empty());
+}
+
+/// Copies a log under the name and id of another session.
+fn copy_log(from: &std::path::Path, id: &str, other: &str) {
+    let text = fs::read_to_string(from).unwrap().replace(id, other);
+    let path = from.to_str().unwrap().replace(id, other);
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn codex_session_and_its_forks_are_removed_together() {
+    let copy = case_of("codex", "0.166-s03-fork").copy();
+    let fork = copy.files("01a1e488-cca5");
+    let second = "01a1e488-cca6-7263-a998-82938dd9b632";
+    copy_log(fork.main_path(), fork.id.as_str(), second);
+    let [parent, fork, second] =
+        ["01a1e488-9f87", "01a1e488-cca5", second].map(|id| copy.files(id));
+    let ids = |sessions: &[&SessionFiles]| -> Vec<Vec<String>> {
+        let groups = SessionFiles::group_by_shared_files(sessions).into_iter();
+        let ids = |group: Vec<&SessionFiles>| group.iter().map(|it| it.id.to_string()).collect();
+        groups.map(ids).collect()
+    };
+    let [first, one, two] = [&parent, &fork, &second].map(|it| it.id.to_string());
+    // A session comes before its forks; without it, nothing connects these.
+    let all = [vec![first, one.clone(), two.clone()]];
+    assert_eq!(ids(&[&fork, &second, &parent]), all);
+    assert_eq!(ids(&[&fork, &second]), [[one], [two]]);
+    let store = copy.store();
+    let before = picture(&copy.root.path);
+    let texts = |copy: &Copy| -> Vec<String> {
+        let read = copy.store().session("01a1e488-cca5").unwrap();
+        read.last_messages(9)
+            .unwrap()
+            .iter()
+            .map(|it| format!("{it:?}"))
+            .collect()
+    };
+    let said = texts(&copy);
+    assert!(
+        said.iter().any(|text| text.contains("capital of France")),
+        "{said:?}"
+    );
+    let now = jiff::Timestamp::now();
+    let trashed = store.trash().move_group_in(&parent, &[&fork, &second], now);
+    assert!(copy.sessions().is_empty());
+    store.trash().restore(&trashed.unwrap().id).unwrap();
+    assert_eq!(picture(&copy.root.path), before);
+    // Two of three are not enough.
+    let [parent, fork, second] = [&parent, &fork, &second].map(|it| copy.files(it.id.as_str()));
+    let refused = store.move_to_archive(&[&parent, &fork], true, now);
+    assert!(refused.unwrap_err().to_string().contains("by reference"));
+    assert_eq!(picture(&copy.root.path), before);
+    let archived = store.move_to_archive(&[&parent, &fork, &second], true, now);
+    assert_eq!(archived.unwrap().sessions.len(), 3);
+    assert!(store.inventory_without_archive().sessions.is_empty());
+    assert_eq!(texts(&copy), said);
+}
+
+/// A fork expires by itself; a session that a fork continues stays with it.
+#[test]
+fn cleanup_keeps_what_a_fork_continues() {
+    let copy = case_of("codex", "0.166-s03-fork").copy();
+    let store = copy.store();
+    let plan = |wanted: &[&str]| {
+        let inventory = store.inventory();
+        let rows = store.sessions(&inventory).read(&|_, _| ());
+        let rows = rows.into_iter().map(Result::unwrap).collect();
+        let now = Now {
+            time: "2027-11-16T00:00:00Z".parse().unwrap(),
+            zone: TimeZone::UTC,
+        };
+        let policy = Policy::new(Term::parse("30d").unwrap());
+        let pins = store.retention().pins().unwrap();
+        let wanted = |row: &SessionInfo| wanted.iter().any(|it| row.id.as_str().starts_with(it));
+        CleanupPlan::new(&inventory, rows, &policy, &pins, &now, &wanted)
+    };
+    let groups = |plan: &CleanupPlan| -> Vec<Vec<String>> {
+        let groups = plan.groups.iter();
+        let id = |old: &Expired| old.info.id.as_str()[..13].to_owned();
+        groups.map(|group| group.iter().map(id).collect()).collect()
+    };
+    let (parent, fork) = ("01a1e488-9f87", "01a1e488-cca5");
+    let both = plan(&[parent, fork]);
+    assert_eq!(
+        (groups(&both), both.files()),
+        (vec![vec![parent.to_owned(), fork.to_owned()]], 2)
+    );
+    let alone = plan(&[fork]);
+    assert_eq!(
+        (groups(&alone), alone.files()),
+        (vec![vec![fork.to_owned()]], 1)
+    );
+    assert!(alone.retained.is_empty(), "{:?}", alone.retained);
+    let kept = plan(&[parent]);
+    assert!(kept.groups.is_empty(), "{:?}", kept.groups);
+    let reasons: Vec<&RetainReason> = kept.retained.iter().map(|it| &it.reason).collect();
+    assert!(
+        matches!(reasons.as_slice(), [RetainReason::SharesLog { with, .. }] if with.as_str().starts_with(fork)),
+        "{reasons:?}"
+    );
+}
+
+/// An interrupted conversion has written the first lines of a log.
+#[test]
+fn second_conversion_to_codex_appends_the_missing_lines() {
+    for name in ["2.0.77-s02-tools", "chorus-calls-with-blocks"] {
+        let from = case(name).copy();
+        let dir = tempfile::tempdir().unwrap();
+        let to = Root::new("codex", dir.path().join("codex")).unwrap();
+        convert(&from.root, &to);
+        let logs = || Store::new(vec![to.clone()]).inventory().sessions;
+        let count = logs().len();
+        let path = logs().remove(0).main_path().to_owned();
+        let whole = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+        assert!(lines.len() > 4, "{name} {}", lines.len());
+        for kept in 0..=lines.len() {
+            fs::write(&path, lines[..kept].concat()).unwrap();
+            convert(&from.root, &to);
+            assert_eq!(fs::read_to_string(&path).unwrap(), whole, "{name} {kept}");
+            assert_eq!(logs().len(), count, "{name}");
+        }
+    }
 }
 
 /// A fork that annals makes has all lines, so it needs no other log.

@@ -323,6 +323,32 @@ fn shared_log_import_appends_the_missing_records() {
     }
 }
 
+/// A log with one session whose lines are appended.
+#[test]
+fn interrupted_import_of_codex_appends_the_missing_lines() {
+    let desk = Desk::new("codex");
+    let path = desk.import().unwrap()[1].path.clone();
+    let whole = fs::read_to_string(&path).unwrap();
+    let all = lines(&whole);
+    assert!(all.len() > 5, "{}", all.len());
+    for kept in 0..=all.len() {
+        fs::write(&path, all[..kept].concat()).unwrap();
+        let second = desk.import().unwrap();
+        let done = (second[1].already_imported, second[1].continued);
+        assert_eq!(
+            done,
+            (kept == all.len(), kept > 0 && kept < all.len()),
+            "{kept}"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), whole, "{kept}");
+    }
+    let other = whole.replacen("and more", "something else", 1);
+    fs::write(&path, &other).unwrap();
+    let refused = desk.import().unwrap_err().to_string();
+    assert!(refused.contains("already exists"), "{refused}");
+    assert_eq!(fs::read_to_string(path).unwrap(), other);
+}
+
 #[test]
 fn shared_log_import_refuses_changed_records() {
     let desk = Desk::new("orchestrator");

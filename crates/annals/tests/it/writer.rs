@@ -21,7 +21,7 @@ use annals::Error;
 use annals::jsonl::Error as FileError;
 use annals::layout::{ForkEdit, ForkParent, NewSession};
 use annals::model::{Block, Body, Draft, Entry, EntryId, SessionId, Todo};
-use annals::store::{Root, Session, SessionFiles, SessionWriter, Store, WriteOptions};
+use annals::store::{Root, RootFile, Session, SessionFiles, SessionWriter, Store, WriteOptions};
 use jiff::Timestamp;
 
 use crate::support::{
@@ -560,6 +560,7 @@ fn shared(files: &SessionFiles) -> Option<&annals::store::SessionSlice> {
 #[test]
 fn deleted_session_is_undeleted_byte_for_byte() {
     let mut moved = BTreeMap::new();
+    let mut refused_forks = 0;
     for case in writable_cases() {
         let copy = case.copy();
         let store = copy.store();
@@ -567,7 +568,9 @@ fn deleted_session_is_undeleted_byte_for_byte() {
         for files in copy.sessions() {
             let planned = store.trash().plan(&files, Timestamp::UNIX_EPOCH);
             if let (Some(_), Err(Error::Refused(_))) = (shared(&files), &planned) {
-                // The log is shared, and logs are never rewritten.
+                // The log is shared, and logs are never rewritten; or a fork continues it.
+                let why = planned.unwrap_err().to_string();
+                refused_forks += usize::from(why.contains("by reference"));
                 assert!(
                     store
                         .trash()
@@ -578,9 +581,12 @@ fn deleted_session_is_undeleted_byte_for_byte() {
                 assert_eq!(now, before, "{}", case.name);
                 continue;
             }
+            // A fork by reference continues the log of another session, which is not its own.
+            let is_codex = case.layout.name() == "codex";
+            let is_own = |file: &RootFile, volume: &RootFile| !is_codex || volume.path == file.path;
             let own: BTreeSet<PathBuf> = files
                 .files()
-                .flat_map(|file| file.volumes())
+                .flat_map(|file| file.volumes().filter(move |volume| is_own(file, volume)))
                 .map(|file| file.path.strip_prefix(&copy.root.path).unwrap().to_owned())
                 .collect();
             for file in files.files() {
@@ -635,6 +641,7 @@ fn deleted_session_is_undeleted_byte_for_byte() {
             assert_eq!(picture(&copy.state().join("undo")), BTreeMap::new());
         }
     }
+    assert_eq!(refused_forks, 1, "the session that a fork continues");
     use annals::model::ArtifactKind as K;
     for kind in [
         K::SessionLog,
