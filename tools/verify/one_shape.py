@@ -43,6 +43,8 @@ def all_fixtures():
         if layout.is_dir() and not layout.name.startswith("_"):
             for root in sorted(layout.iterdir()):
                 if root.is_dir():
+                    # An export is a root that is a file.
+                    root = next(root.iterdir()) if layout.name == "export-file" else root
                     yield f"{layout.name}:{root}"
 
 

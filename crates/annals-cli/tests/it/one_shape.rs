@@ -34,6 +34,10 @@ fn the_service_answers_what_the_program_prints() {
             if !root.is_dir() {
                 continue;
             }
+            let root = match layout.root_is_file() {
+                true => fs::read_dir(&root).unwrap().next().unwrap().unwrap().path(),
+                false => root,
+            };
             // Absolute, as the program makes it.
             let root = std::path::absolute(root).unwrap();
             let name = layout.name();

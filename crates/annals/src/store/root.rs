@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{AppendOptions, Log, OpenLog, RangeReader, is_absence, lock_file};
 use annals_layouts::Subject;
-use annals_layouts::layout::export_file::is_export;
+use annals_layouts::layout::export_file::names_export;
 use annals_layouts::layout::{self, ClaudeCode, Env, ExportFile, LAYOUTS, Layout};
 use annals_layouts::model::{Artifact, ArtifactKind};
 
@@ -404,7 +404,7 @@ fn is_export_file(path: &Path) -> Result<bool> {
     let file = OpenLog::open(path).map_err(failed)?;
     let read = RangeReader::between(file, 0, 1 << 20).read_to_end(&mut beginning);
     read.map_err(failed)?;
-    Ok(is_export(&beginning))
+    Ok(names_export(&beginning))
 }
 
 /// Returns why a root that the user did not name is not read.

@@ -24,6 +24,28 @@ pub(super) fn is_document(beginning: &[u8]) -> bool {
     has_member(beginning, "sessions", "type")
 }
 
+/// Returns whether the first object has a version in the member `annals`, where logs of other layouts
+/// have an object, or none.
+pub(super) fn names_version(beginning: &[u8]) -> bool {
+    let beginning = beginning.strip_prefix(b"\xef\xbb\xbf").unwrap_or(beginning);
+    let text = String::from_utf8_lossy(beginning);
+    let text = text.trim_start();
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Pairs<'_>>();
+    let is_version = |text: &str| text.trim_start().starts_with(|c: char| c.is_ascii_digit());
+    match values.next() {
+        Some(Ok(Pairs(members))) => members
+            .iter()
+            .any(|(name, value)| name == "annals" && value.0.is_some_and(is_version)),
+        _ if !text.starts_with('{') => false,
+        // The beginning of a document, which begins with its version.
+        _ => {
+            let version = text.find("\"annals\":");
+            let sessions = text.find("\"sessions\"").unwrap_or(usize::MAX);
+            version.is_some_and(|at| at < sessions && text.get(at + 9..).is_some_and(is_version))
+        }
+    }
+}
+
 /// Returns whether the first object has a member, or of a part of it whether the member comes before
 /// the other one.
 fn has_member(beginning: &[u8], wanted: &str, other: &str) -> bool {
@@ -181,6 +203,29 @@ mod tests {
         ] {
             let found = (is_log(text.as_bytes()), is_document(text.as_bytes()));
             assert_eq!(found, (log, document), "{text}");
+        }
+    }
+
+    #[test]
+    fn version_distinguishes_exports_from_logs() {
+        for (beginning, expected) in [
+            (r#"{"type":"session","annals":1,"id":"a"}"#, true),
+            ("{\n \"annals\": 1,\n \"sessions\": [{\"id\"", true),
+            (r#"{"type":"user","uuid":"a"}"#, false),
+            (
+                r#"{"type":"session","version":3,"annals":{"parent":"a"}}"#,
+                false,
+            ),
+            (r#"{"sessions":[{"text":"\"annals\": 1"#, false),
+            (
+                r#"{"type":"user","message":{"content":"\"annals\": 1"#,
+                false,
+            ),
+            ("# aider chat started", false),
+            ("", false),
+        ] {
+            let found = names_version(beginning.as_bytes());
+            assert_eq!(found, expected, "{beginning}");
         }
     }
 }

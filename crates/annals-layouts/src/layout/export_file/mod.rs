@@ -92,7 +92,13 @@ impl Layout for ExportFile {
     }
 }
 
-/// Returns whether the beginning of a file is that of an export.
+/// Returns whether the beginning of a file says that it is an export of annals. Others can be named as
+/// one: `export-file:FILE`.
+pub fn names_export(beginning: &[u8]) -> bool {
+    document::names_version(beginning)
+}
+
+/// Returns whether the beginning of a file can be that of an export.
 pub fn is_export(beginning: &[u8]) -> bool {
     document::is_log(beginning) || document::is_document(beginning)
 }
