@@ -241,7 +241,8 @@ impl SearchArguments {
         request.project = self.project;
         request.since = since(service, &self.since)?;
         request.until = until(service, &self.until)?;
-        request.first = self.first;
+        let hits = request.offset.saturating_add(request.limit);
+        request.first = self.first.then_some(hits);
         Ok(request)
     }
 }

@@ -17,6 +17,10 @@ const MAX_CONTEXT: usize = 200;
 /// Most hits on all pages.
 const MAX_OFFSET: usize = 1_000;
 
+/// Number of the newest hits among which the best are shown. All hits of a frequent word would take
+/// seconds.
+const RANKED: usize = 200;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
@@ -58,6 +62,7 @@ pub(super) fn call(
     request.offset = start;
     request.limit = usize::try_from(limit).unwrap_or(usize::MAX);
     request.context = usize::try_from(context).unwrap_or(0);
+    request.first = Some(RANKED.max(start.saturating_add(request.limit)));
     request.without_echoes = true;
     if !arguments.include_live {
         request.excluded_sessions = server.live_sessions(&inventory);
@@ -87,7 +92,7 @@ pub(super) fn call(
     }
     answer.fit(rows, |rows| {
         let end = start + rows;
-        let more = rows < shown || (end as u64) < total;
+        let more = rows < shown || (end as u64) < total || found.at_least;
         (more && end < MAX_OFFSET).then(|| end.to_string())
     })
 }

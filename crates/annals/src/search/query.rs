@@ -19,8 +19,8 @@ pub struct Query {
     pub(crate) limit: usize,
     /// Number of messages to include before and after each hit.
     pub(crate) context: usize,
-    /// Stop when `limit` hits are found.
-    pub(crate) first: bool,
+    /// Stop when this many hits are found.
+    pub(crate) first: Option<usize>,
 }
 
 /// Tools of annals' own server for agents. An agent that searches its history records the answers
@@ -56,7 +56,7 @@ impl Query {
             order: Order::Relevance,
             limit: 50,
             context: 0,
-            first: false,
+            first: None,
         };
         // Without terms all hits are equally relevant.
         if !query.has_terms() {
@@ -158,10 +158,10 @@ impl Query {
         self
     }
 
-    /// Stops when as many hits are found as the limit allows: in the logs that were written to last.
-    /// They are sorted among themselves, and the totals are lower bounds.
-    pub fn first(mut self) -> Self {
-        self.first = true;
+    /// Stops when so many hits are found, in the logs that were written to last. They are sorted among
+    /// themselves, and the totals are lower bounds.
+    pub fn first(mut self, hits: usize) -> Self {
+        self.first = Some(hits);
         self
     }
 

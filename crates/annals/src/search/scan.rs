@@ -179,7 +179,8 @@ impl<'a> SearchRun<'a> {
         let found = AtomicUsize::new(0);
         let ended_early = AtomicBool::new(false);
         let look = |(number, plan, _): (usize, ScanPlan, u64)| {
-            let enough = self.query.first && found.load(Ordering::Relaxed) >= self.query.limit;
+            let wanted = self.query.first.unwrap_or(usize::MAX);
+            let enough = found.load(Ordering::Relaxed) >= wanted;
             if enough || stop() {
                 ended_early.store(true, Ordering::Relaxed);
                 return (number, Ok(ScannedFile::default()));
@@ -189,7 +190,7 @@ impl<'a> SearchRun<'a> {
             found.fetch_add(count, Ordering::Relaxed);
             (number, outcome)
         };
-        let mut looked: Vec<(usize, Result<ScannedFile>)> = if self.query.first {
+        let mut looked: Vec<(usize, Result<ScannedFile>)> = if self.query.first.is_some() {
             let written = |number: usize| self.sources.get(number).map(|it| it.file.id.mtime_ns);
             work.sort_by_key(|(number, _, _)| Reverse(written(*number)));
             work.into_iter().map(look).collect()

@@ -34,8 +34,8 @@ pub struct SearchRequest {
     pub excluded_sessions: Vec<String>,
     /// Leave out calls and results of annals' own tools.
     pub without_echoes: bool,
-    /// Stop when `limit` hits are found, in the logs that were written to last.
-    pub first: bool,
+    /// Stop when so many hits are found, in the logs that were written to last.
+    pub first: Option<usize>,
 }
 
 impl SearchRequest {
@@ -53,7 +53,7 @@ impl SearchRequest {
             context: 0,
             excluded_sessions: Vec::new(),
             without_echoes: false,
-            first: false,
+            first: None,
         }
     }
 }
@@ -193,8 +193,8 @@ impl Service {
         if request.without_echoes {
             query = query.without_echoes();
         }
-        if request.first {
-            query = query.first();
+        if let Some(hits) = request.first {
+            query = query.first(hits);
         }
         if let Some(order) = request.order {
             query = query.order(order);

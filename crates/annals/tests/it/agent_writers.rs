@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 
 use annals::convert::{self, ConvertOptions, ConvertSelection};
+use annals::convert::{ExportSource, ImportOptions, Importer};
+use annals::export::{ExportOptions, ExportPart, Exporter, Format};
 use annals::model::{Block, Body, Draft};
 use annals::retain::{CleanupPlan, Expired, Policy, RetainReason, Term};
 use annals::store::{Root, Session, SessionFiles, SessionInfo, Store};
@@ -393,4 +395,41 @@ fn converted_session_of_pi_ends_in_the_resumed_branch() {
         }
     }
     assert!(branched > 20, "{branched}");
+}
+
+/// The records of an export are derived from a rollout; Codex would not read them.
+#[test]
+fn import_into_codex_writes_lines_that_codex_reads() {
+    let mut imported = 0;
+    for case in cases() {
+        if case.layout.name() != "codex" {
+            continue;
+        }
+        for files in case.sessions() {
+            let session = Session::read(files).unwrap();
+            let mut text = Vec::new();
+            let options = ExportOptions::new(Format::Jsonl);
+            let mut exporter = Exporter::begin(options, None, &mut text).unwrap();
+            exporter.session(&session, &ExportPart::Whole).unwrap();
+            exporter.finish().unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            let root = Root::new("codex", dir.path()).unwrap();
+            let store = Store::new(vec![root.clone()]);
+            let importer = Importer::new(&store, root, ImportOptions::default()).unwrap();
+            let source = ExportSource::read(&text[..], "test").unwrap();
+            importer
+                .run(&source, &source.read_contents().unwrap())
+                .unwrap();
+            for files in store.inventory().sessions {
+                for log in files.logs() {
+                    for line in lines(&log.path) {
+                        assert!(line["type"].is_string(), "{} {line}", case.name);
+                        assert!(line["payload"].is_object(), "{} {line}", case.name);
+                    }
+                    imported += 1;
+                }
+            }
+        }
+    }
+    assert!(imported > 10, "{imported}");
 }

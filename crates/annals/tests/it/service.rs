@@ -120,9 +120,15 @@ fn a_search_may_end_early() {
     let all = service.search(&request, &|| false).unwrap();
     assert_eq!((all.total, all.at_least), (5, false));
     request.limit = 2;
-    request.first = true;
-    let some = service.search(&request, &|| false).unwrap();
-    assert_eq!((some.hits.len(), some.total, some.at_least), (2, 2, true));
+    for first in [2, 3] {
+        request.first = Some(first);
+        let some = service.search(&request, &|| false).unwrap();
+        let found = (some.hits.len(), some.total, some.at_least);
+        assert_eq!(found, (2, first as u64, true));
+    }
+    request.first = Some(6);
+    let all = service.search(&request, &|| false).unwrap();
+    assert_eq!((all.hits.len(), all.total, all.at_least), (2, 5, false));
     let none = service
         .search(&SearchRequest::new("word"), &|| true)
         .unwrap();

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use crate::store::Session;
 use annals_layouts::layout::export_file::{ExportLine, ExportedRecord, parse_line};
 use annals_layouts::layout::{AppendState, Decoded, Decoder, Record};
-use annals_layouts::model::{Entry, Fact, Span};
+use annals_layouts::model::{Entry, Fact, Framing, Span};
 
 use super::Target;
 
@@ -34,14 +34,17 @@ pub(super) struct ExportedRecords {
 }
 
 impl ExportedRecords {
-    /// Returns `None` if the session is not exported from the target's layout, or gets another id.
+    /// Returns `None` if the session is not exported from the target's layout, gets another id, or has
+    /// derived records.
     pub(super) fn new(
         target: &Target<'_>,
         session: &Session,
         head: &AppendState,
     ) -> Option<ExportedRecords> {
         let has_same_id = head.session == session.files.id;
-        (has_same_id && is_from_layout(target, session)).then(|| ExportedRecords {
+        // An export of a document has records that are derived from its lines, not the lines.
+        let has_lines = matches!(head.log.framing, Framing::Lines);
+        (has_same_id && has_lines && is_from_layout(target, session)).then(|| ExportedRecords {
             decoder: target.root.layout.decoder(&head.log),
             has_links: target.root.layout.follows_parent_links(),
             rest: VecDeque::new(),
