@@ -331,8 +331,8 @@ fn following_goes_on_after_a_cursor_without_loss() {
     let path = two.path().to_owned();
     let bytes = fs::read(&path).unwrap();
     drop(two);
-    fs::remove_file(&path).unwrap();
-    fs::write(dir.path().join("other"), "").unwrap();
+    // The old file stays, so that the new one cannot get its inode.
+    fs::rename(&path, dir.path().join("other")).unwrap();
     fs::write(&path, bytes).unwrap();
     assert_eq!(followed(&service, Some(cursor), 9).0, ["3"]);
 
