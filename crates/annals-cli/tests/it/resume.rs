@@ -1,4 +1,4 @@
-//! `annals resume`: the command of a program, and a session that goes on in another one.
+//! `annals resume`: the printed command, and sessions that are converted to another program.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -104,7 +104,7 @@ fn session_goes_on_in_another_program_and_back() {
     }
     assert_eq!(fs::read(stage.log_path(ID)).unwrap(), before);
     run(&stage, &["append", &id, "-m", "said in Codex"]).fine();
-    // What was said since is added to the session that it came from, once.
+    // Messages added since are appended once to the original session.
     for _ in 0..2 {
         let back = run(&stage, &["resume", &id, "--with", "claude-code"]).fine();
         assert!(

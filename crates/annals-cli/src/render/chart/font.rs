@@ -75,7 +75,7 @@ impl Weight {
             }
         }
         let (front, back) = (clusters[..head].concat(), clusters[tail..].concat());
-        // Next to a gap of the text itself there is no second one.
+        // Do not add a second gap next to one in the text.
         let is_gap = |c: char| c.is_whitespace() || GAP.contains(c);
         let (front, back) = (
             front.trim_end_matches(is_gap),

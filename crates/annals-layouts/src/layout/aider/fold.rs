@@ -24,7 +24,7 @@ const STARTED: &str = "# aider chat started at ";
 /// Beginning of a line of a prompt.
 const PROMPT: &str = "#### ";
 
-/// What a group of lines is.
+/// Kind of a group of lines.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Prompt,
