@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, Resettable};
 use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser};
 
 use crate::commands::Command;
-use crate::render::style::ColorChoice;
+use crate::terminal::color::ColorChoice;
 
 pub(crate) use position::Position;
 

@@ -40,7 +40,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use crate::commands::ModeArg;
-use crate::render::suggest::suggest;
+use crate::terminal::suggest::suggest;
 
 pub(crate) use clean::TERM_EXAMPLES;
 

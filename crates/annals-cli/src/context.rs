@@ -29,11 +29,11 @@ use self::environment::{is_not_found, variable};
 use self::problems::Problems;
 use crate::cli::Global;
 use crate::config::Config;
-use crate::render::out::Out;
-use crate::render::progress::Progress;
-use crate::render::stderr_line;
-use crate::render::style::{PLAIN, WARNING, paint};
-use crate::render::time::Clock;
+use crate::terminal::out::Out;
+use crate::terminal::progress::Progress;
+use crate::terminal::stderr_line;
+use annals_render::style::{PLAIN, WARNING, paint};
+use annals_render::time::Clock;
 
 pub(crate) use self::names::{
     Access, DeletedSession, is_latest, is_unknown_archived, is_unknown_session, refuse_message,

@@ -14,11 +14,12 @@ use serde::Serialize;
 
 use crate::cli::Global;
 use crate::context::DeletedSession;
-use crate::render::caret::caret;
-use crate::render::json::write_line;
-use crate::render::out::error_width;
-use crate::render::stderr_line;
-use crate::render::style::{ColorChoice, DIM, ERROR, PLAIN, paint};
+use crate::terminal::color::ColorChoice;
+use crate::terminal::json::write_line;
+use crate::terminal::out::error_width;
+use crate::terminal::stderr_line;
+use annals_render::caret::caret;
+use annals_render::style::{DIM, ERROR, PLAIN, paint};
 
 /// Number of candidates that are shown for an ambiguous name.
 const MAX_CANDIDATES: usize = 20;

@@ -2,14 +2,14 @@
 //!
 //! Arguments are parsed first, then a [`Context`] is built from them and the environment, then one
 //! command runs. Commands are in `commands/`, one file per verb; all terminal output passes through
-//! `render/`.
+//! `terminal/`, and how it looks is in `annals_render`.
 
 mod cli;
 mod commands;
 mod config;
 mod context;
 mod error_report;
-mod render;
+mod terminal;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ use crate::context::Context;
 
 fn main() -> ExitCode {
     ignore_sigxfsz();
-    render::style::limit_colors(|name| std::env::var_os(name));
+    annals_render::style::limit_colors(|name| std::env::var_os(name));
     let cli = cli::command()
         .try_get_matches_from(arguments(std::env::args_os().collect()))
         .and_then(|matches| Cli::from_arg_matches(&matches));
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Ok((commands::Outcome::Ok, false)) => ExitCode::SUCCESS,
         Ok((commands::Outcome::NotFound, false)) => ExitCode::from(1),
         Err(error) if error.is::<commands::Cancelled>() => ExitCode::from(130),
-        Err(error) if render::out::is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,
+        Err(error) if terminal::out::is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
             error_report::print_error(error, &global, has_written);
             ExitCode::from(2)

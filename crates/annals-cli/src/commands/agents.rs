@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::Outcome;
 use super::workspaces::{RemovalArgs, chorus_roots, remove, single_chorus_root, tell_archived};
 use crate::context::Context;
-use crate::render::size;
-use crate::render::style::{DIM, ID, PATH, TITLE, paint};
-use crate::render::table::{Cell, Column, Table};
+use annals_render::size;
+use annals_render::style::{DIM, ID, PATH, TITLE, paint};
+use annals_render::table::{Cell, Column, Table};
 
 /// Lists and changes the agents of Chorus.
 #[derive(Debug, Args)]

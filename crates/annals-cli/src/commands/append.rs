@@ -18,10 +18,10 @@ use serde::Serialize;
 
 use super::{Outcome, choose, input};
 use crate::context::Context;
-use crate::render::command::quoted_command;
-use crate::render::size::pluralize;
-use crate::render::style::{DIM, ID, paint};
 use annals::draft_json;
+use annals_render::command::quoted_command;
+use annals_render::size::pluralize;
+use annals_render::style::{DIM, ID, paint};
 
 /// Adds messages to a session.
 #[derive(Debug, Args)]

@@ -14,12 +14,12 @@ use serde::Serialize;
 use super::overview::print_no_live_sessions;
 use super::{Outcome, choose, delete};
 use crate::context::{Access, Context, is_unknown_archived};
-use crate::render::command::styled_command;
-use crate::render::progress::Progress;
-use crate::render::size::{self, pluralize};
-use crate::render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
-use crate::render::table::{Cell, Column, Table};
+use crate::terminal::progress::Progress;
 use annals::view::ShortIds;
+use annals_render::command::styled_command;
+use annals_render::size::{self, pluralize};
+use annals_render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
+use annals_render::table::{Cell, Column, Table};
 
 /// Moves or copies sessions to the archive.
 #[derive(Debug, Args)]

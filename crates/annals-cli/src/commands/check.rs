@@ -12,8 +12,8 @@ use clap::Args;
 use super::Outcome;
 use super::overview::print_no_live_sessions;
 use crate::context::{Access, Context, refuse_message};
-use crate::render::command::quoted_command;
-use crate::render::progress::Progress;
+use crate::terminal::progress::Progress;
+use annals_render::command::quoted_command;
 
 /// Looks for damage.
 #[derive(Debug, Args)]

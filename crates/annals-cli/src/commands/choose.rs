@@ -15,8 +15,8 @@ use anyhow::{Result, bail};
 use jiff::Timestamp;
 
 use crate::context::Context;
-use crate::render::picker::{Choice, Item, Picker};
-use crate::render::size;
+use crate::terminal::picker::{Choice, Item, Picker};
+use annals_render::size;
 
 /// Maximum number of sessions offered, in all or per project.
 const MAX_SESSIONS: usize = 100;
@@ -234,7 +234,7 @@ fn project_items(offers: &[ProjectOffer], context: &Context) -> Vec<Item> {
 /// Returns the conversations of a project, and the arguments that name each.
 fn conversation_items(
     offer: &ProjectOffer,
-    clock: &crate::render::time::Clock,
+    clock: &annals_render::time::Clock,
 ) -> (Vec<Item>, Vec<Vec<String>>) {
     let mut items = vec![Item {
         name: "The whole project".to_owned(),

@@ -21,11 +21,11 @@ use super::overview::print_no_live_sessions;
 use crate::config::{Config, TERM_EXAMPLES};
 use crate::context::Context;
 use crate::error_report::StateDirError;
-use crate::render::size::{self, pluralize};
-use crate::render::style::{BOLD, DIM, ID, PATH, PLAIN, SUCCESS, paint};
-use crate::render::table::{Cell, Column, Table};
-use crate::render::time::Clock;
 use annals::view::ShortIds;
+use annals_render::size::{self, pluralize};
+use annals_render::style::{BOLD, DIM, ID, PATH, PLAIN, SUCCESS, paint};
+use annals_render::table::{Cell, Column, Table};
+use annals_render::time::Clock;
 
 /// Moves old sessions to the trash, or empties it.
 #[derive(Debug, Args)]

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::append::WrittenEntryJson;
 use super::{Outcome, choose, input};
 use crate::context::Context;
-use crate::render::size;
-use crate::render::style::{ID, paint};
+use annals_render::size;
+use annals_render::style::{ID, paint};
 
 /// Replaces the context of a conversation by a summary.
 #[derive(Debug, Args)]

@@ -16,10 +16,10 @@ use clap::{Arg, Args};
 use super::Outcome;
 use crate::cli::{self, Position};
 use crate::context::Context;
-use crate::render::style::{PLAIN, paint};
-use crate::render::text::is_hostile;
-use crate::render::width::truncate_end;
 use annals::view::ShortIds;
+use annals_render::style::{PLAIN, paint};
+use annals_render::text::is_hostile;
+use annals_render::width::truncate_end;
 
 /// Number of completions that are printed.
 const MAX_COMPLETIONS: usize = 200;

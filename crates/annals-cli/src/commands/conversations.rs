@@ -16,10 +16,10 @@ use super::page::Page;
 use super::pricing::{self, Pricer};
 use super::{Outcome, input};
 use crate::context::Context;
-use crate::render::size;
-use crate::render::style::{DIM, ID, SUCCESS};
-use crate::render::table::{Cell, Column, Table};
 use annals::view::{ConversationJson, ShortIds};
+use annals_render::size;
+use annals_render::style::{DIM, ID, SUCCESS};
+use annals_render::table::{Cell, Column, Table};
 
 /// Lists conversations.
 #[derive(Debug, Args)]

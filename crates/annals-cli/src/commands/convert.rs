@@ -12,9 +12,9 @@ use serde::Serialize;
 use super::{Outcome, choose, input};
 use crate::context::Context;
 use crate::error_report::TargetError;
-use crate::render::progress::Progress;
-use crate::render::size::{bytes, count, pluralize};
-use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
+use crate::terminal::progress::Progress;
+use annals_render::size::{bytes, count, pluralize};
+use annals_render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
 
 /// Prefix of report keys that name a member of records, not a kind.
 const MEMBER_PREFIX: &str = "member ";

@@ -24,11 +24,11 @@ use jiff::tz::TimeZone;
 use super::Outcome;
 use super::filter::{Period, spellings, warn_unknown_project};
 use crate::context::Context;
-use crate::render::size::{self, pluralize};
-use crate::render::style::{PLAIN, WARNING, paint};
-use crate::render::suggest::suggest;
-use crate::render::time::Clock;
-use crate::render::width::{Span, push_spans, wrap};
+use crate::terminal::suggest::suggest;
+use annals_render::size::{self, pluralize};
+use annals_render::style::{PLAIN, WARNING, paint};
+use annals_render::time::Clock;
+use annals_render::width::{Span, push_spans, wrap};
 
 /// Reports token usage and cost.
 #[derive(Debug, Args)]

@@ -13,11 +13,11 @@ use super::filter::retain_project;
 use super::fit::fit_title;
 use super::{Outcome, choose};
 use crate::context::{Context, whole_session};
-use crate::render::command::styled_command;
-use crate::render::size::{self, pluralize};
-use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
-use crate::render::table::{Cell, Column, Table};
 use annals::view::ShortIds;
+use annals_render::command::styled_command;
+use annals_render::size::{self, pluralize};
+use annals_render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
+use annals_render::table::{Cell, Column, Table};
 
 /// Moves sessions to the trash.
 #[derive(Debug, Args)]

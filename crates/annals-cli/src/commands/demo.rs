@@ -13,8 +13,8 @@ use serde::Serialize;
 use super::tree::TreeArgs;
 use super::{Outcome, overview, tree};
 use crate::context::Context;
-use crate::render::style::{BOLD, DIM, PATH, PLAIN, paint};
 use annals::view::id_prefix;
+use annals_render::style::{BOLD, DIM, PATH, PLAIN, paint};
 use history::DemoSessions;
 
 /// Creates a sample history and shows what annals does with it.

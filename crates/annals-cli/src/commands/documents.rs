@@ -17,10 +17,11 @@ use super::overview::print_none;
 use super::page::Page;
 use super::{Outcome, input};
 use crate::context::Context;
-use crate::render::style::{BOLD, DIM, ID, paint};
-use crate::render::table::{Cell, Column, Table};
-use crate::render::text::safe_block;
-use crate::render::{json, size};
+use crate::terminal::json;
+use annals_render::size;
+use annals_render::style::{BOLD, DIM, ID, paint};
+use annals_render::table::{Cell, Column, Table};
+use annals_render::text::safe_block;
 
 /// Lists the files that belong to no session, reads one, or writes state documents and run logs.
 #[derive(Debug, Args)]

@@ -19,11 +19,11 @@ use super::filter::{named, session_spellings, unknown};
 use super::output_file::{RawStdout, refuse_existing, refuse_roots, write_file};
 use super::{Outcome, choose};
 use crate::context::{Access, Context, is_unknown_session};
-use crate::render::json::EscapingWriter;
-use crate::render::severity::flaw_line;
-use crate::render::size::{self, pluralize};
-use crate::render::stderr_line;
-use crate::render::style::{DIM, PLAIN, paint};
+use crate::terminal::json::EscapingWriter;
+use crate::terminal::stderr_line;
+use annals_render::severity::flaw_line;
+use annals_render::size::{self, pluralize};
+use annals_render::style::{DIM, PLAIN, paint};
 
 /// Writes sessions as documents.
 #[derive(Debug, Args)]

@@ -14,13 +14,13 @@ use serde::Serialize;
 use super::page::Page;
 use super::{Outcome, choose};
 use crate::context::Context;
-use crate::render::command::quoted_command;
-use crate::render::diff;
-use crate::render::message::plain_text;
-use crate::render::size::{self, pluralize};
-use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, TIME, WARNING, paint};
-use crate::render::table::{Cell, Column, Table};
 use annals::view::{SavedFileJson, ShortIds};
+use annals_render::command::quoted_command;
+use annals_render::diff;
+use annals_render::message::plain_text;
+use annals_render::size::{self, pluralize};
+use annals_render::style::{BOLD, DIM, ID, PATH, SUCCESS, TIME, WARNING, paint};
+use annals_render::table::{Cell, Column, Table};
 
 /// Lists the files that a session changed, and restores earlier versions.
 #[derive(Debug, Args)]

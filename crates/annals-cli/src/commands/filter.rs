@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::page::Page;
 use crate::context::Context;
 use crate::error_report::CandidateDetails;
-use crate::render::suggest::suggest;
+use crate::terminal::suggest::suggest;
 
 /// Filter of sessions.
 #[derive(Clone, Debug, Default, Args)]

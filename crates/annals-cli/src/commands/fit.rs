@@ -1,8 +1,8 @@
 //! Texts cut to the width of the terminal.
 
 use crate::context::Context;
-use crate::render::text::safe;
-use crate::render::width::truncate_end;
+use annals_render::text::safe;
+use annals_render::width::truncate_end;
 
 /// Cuts a line to the width of the terminal.
 pub(crate) fn fit_line(text: &str, context: &Context) -> String {

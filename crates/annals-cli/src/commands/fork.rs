@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::{Outcome, choose, input};
 use crate::context::Context;
-use crate::render::size::pluralize;
-use crate::render::style::{DIM, ID, paint};
+use annals_render::size::pluralize;
+use annals_render::style::{DIM, ID, paint};
 
 /// Copies a conversation into a session of its own.
 #[derive(Debug, Args)]

@@ -14,10 +14,10 @@ use super::overview::print_none;
 use super::page::Page;
 use super::{Outcome, input};
 use crate::context::Context;
-use crate::render::style::{DIM, ID, PATH, TIME, paint};
-use crate::render::table::{Cell, Column, Table};
 use annals::store::resolve_directory;
 use annals::view::ShortIds;
+use annals_render::style::{DIM, ID, PATH, TIME, paint};
+use annals_render::table::{Cell, Column, Table};
 
 /// Lists typed prompts, newest first.
 #[derive(Debug, Args)]

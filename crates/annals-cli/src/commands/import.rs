@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use super::Outcome;
 use crate::context::Context;
-use crate::render::size::pluralize;
-use crate::render::style::{DIM, ID, paint};
+use annals_render::size::pluralize;
+use annals_render::style::{DIM, ID, paint};
 
 /// Writes exported sessions into a root.
 #[derive(Debug, Args)]

@@ -10,9 +10,9 @@ use serde::Serialize;
 use super::Outcome;
 use crate::context::Context;
 use crate::error_report::StateDirError;
-use crate::render::size::{self, pluralize};
-use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
-use crate::render::table::{Cell, Column, Table};
+use annals_render::size::{self, pluralize};
+use annals_render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
+use annals_render::table::{Cell, Column, Table};
 
 /// Shows, updates or deletes the index.
 #[derive(Debug, Args)]

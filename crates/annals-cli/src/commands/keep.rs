@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::overview::print_no_live_sessions;
 use super::{Outcome, archive};
 use crate::context::Context;
-use crate::render::progress::Progress;
-use crate::render::size::{self, pluralize};
-use crate::render::style::{ERROR, PLAIN, SUCCESS, paint};
+use crate::terminal::progress::Progress;
+use annals_render::size::{self, pluralize};
+use annals_render::style::{ERROR, PLAIN, SUCCESS, paint};
 
 /// Mirrors everything into the archive and checks it.
 #[derive(Debug, Args)]

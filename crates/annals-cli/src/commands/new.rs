@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::append::WrittenEntryJson;
 use super::{Outcome, input};
 use crate::context::Context;
-use crate::render::command::quoted_command;
-use crate::render::style::{DIM, ID, paint};
+use annals_render::command::quoted_command;
+use annals_render::style::{DIM, ID, paint};
 
 /// Creates a session.
 #[derive(Debug, Args)]

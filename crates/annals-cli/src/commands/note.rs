@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::{Outcome, choose, input};
 use crate::context::Context;
-use crate::render::command::quoted_command;
-use crate::render::style::{DIM, ID, paint};
+use annals_render::command::quoted_command;
+use annals_render::style::{DIM, ID, paint};
 
 /// Adds a note to a session.
 #[derive(Debug, Args)]

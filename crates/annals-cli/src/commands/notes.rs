@@ -12,10 +12,10 @@ use super::overview::print_none;
 use super::page::Page;
 use super::{Outcome, note};
 use crate::context::Context;
-use crate::render::message::plain_text;
-use crate::render::style::{BOLD, DIM, ID, TIME, paint};
-use crate::render::width::width;
 use annals::view::ShortIds;
+use annals_render::message::plain_text;
+use annals_render::style::{BOLD, DIM, ID, TIME, paint};
+use annals_render::width::width;
 
 /// Lists notes on sessions, or adds one.
 #[derive(Debug, Args)]

@@ -17,13 +17,13 @@ use super::cost;
 use super::fit::fit_line;
 use super::pricing::{self, Pricer};
 use crate::context::{Context, leak};
-use crate::render::severity::flaw_line;
-use crate::render::size::{self, pluralize};
-use crate::render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
-use crate::render::table::{Cell, Column, Table};
-use crate::render::time::Clock;
-use crate::render::width::{push_spans, wrap};
 use annals::view::{BudgetJson, ProjectCosts, ShortIds};
+use annals_render::severity::flaw_line;
+use annals_render::size::{self, pluralize};
+use annals_render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
+use annals_render::table::{Cell, Column, Table};
+use annals_render::time::Clock;
+use annals_render::width::{push_spans, wrap};
 
 /// Maximum number of projects and of sessions shown.
 const MAX_SHOWN: usize = 5;

@@ -13,10 +13,10 @@ use serde::Serialize;
 use super::Outcome;
 use crate::context::{Context, whole_session};
 use crate::error_report::CandidateDetails;
-use crate::render::size::pluralize;
-use crate::render::style::{DIM, ID, PATH, SUCCESS, paint};
-use crate::render::table::{Cell, Column, Table};
 use annals::view::ShortIds;
+use annals_render::size::pluralize;
+use annals_render::style::{DIM, ID, PATH, SUCCESS, paint};
+use annals_render::table::{Cell, Column, Table};
 
 /// Protects sessions from clean-up.
 #[derive(Debug, Args)]

@@ -14,10 +14,10 @@ use super::Outcome;
 use super::overview::print_none;
 use super::page::Page;
 use crate::context::{Context, is_latest};
-use crate::render::markdown;
-use crate::render::size;
-use crate::render::style::{BOLD, DIM};
-use crate::render::table::{Cell, Column, Table};
+use annals_render::markdown;
+use annals_render::size;
+use annals_render::style::{BOLD, DIM};
+use annals_render::table::{Cell, Column, Table};
 
 /// Lists plans, or shows one.
 #[derive(Debug, Args)]

@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use super::Outcome;
 use crate::context::Context;
-use crate::render::size;
-use crate::render::style::{BOLD, DIM, PLAIN, SUCCESS, TITLE, WARNING, paint};
-use crate::render::table::{Cell, Column, Table};
+use annals_render::size;
+use annals_render::style::{BOLD, DIM, PLAIN, SUCCESS, TITLE, WARNING, paint};
+use annals_render::table::{Cell, Column, Table};
 
 /// Lists prices, or explains how names get theirs.
 #[derive(Debug, Args)]

@@ -7,9 +7,9 @@ use anyhow::Result;
 
 use crate::config::Config;
 use crate::context::Context;
-use crate::render::style::{PLAIN, WARNING};
-use crate::render::table::Cell;
-use crate::render::{money, size};
+use annals_render::style::{PLAIN, WARNING};
+use annals_render::table::Cell;
+use annals_render::{money, size};
 
 /// The user's prices and price mode, as `annals cost` uses them.
 pub(crate) struct Pricer {

@@ -12,9 +12,9 @@ use super::filter::SessionFilter;
 use super::page::Page;
 use super::pricing::{self, Pricer};
 use crate::context::Context;
-use crate::render::size;
-use crate::render::style::{DIM, PATH, TITLE};
-use crate::render::table::{Cell, Column, Table};
+use annals_render::size;
+use annals_render::style::{DIM, PATH, TITLE};
+use annals_render::table::{Cell, Column, Table};
 
 /// Lists projects.
 #[derive(Debug, Args)]

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::Outcome;
 use super::overview::print_no_live_sessions;
 use crate::context::{Access, Context, refuse_message};
-use crate::render::progress::Progress;
+use crate::terminal::progress::Progress;
 
 /// Repairs damaged logs and session lists.
 #[derive(Debug, Args)]

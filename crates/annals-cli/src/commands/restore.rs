@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use super::{Outcome, choose};
 use crate::context::{Context, is_unknown_archived};
-use crate::render::size::{self, pluralize};
-use crate::render::style::{BOLD, ERROR, PATH, SUCCESS, WARNING, paint};
-use crate::render::table::{Cell, Column, Table};
+use annals_render::size::{self, pluralize};
+use annals_render::style::{BOLD, ERROR, PATH, SUCCESS, WARNING, paint};
+use annals_render::table::{Cell, Column, Table};
 
 /// Restores archived sessions.
 #[derive(Debug, Args)]

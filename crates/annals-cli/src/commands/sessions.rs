@@ -14,11 +14,11 @@ use super::filter::SessionFilter;
 use super::page::Page;
 use super::pricing::{self, Pricer};
 use crate::context::{Context, leak};
-use crate::render::severity::severity_style;
-use crate::render::size;
-use crate::render::style::{DIM, ID, WARNING};
-use crate::render::table::{Cell, Column, Table};
 use annals::view::{SessionJson, ShortIds};
+use annals_render::severity::severity_style;
+use annals_render::size;
+use annals_render::style::{DIM, ID, WARNING};
+use annals_render::table::{Cell, Column, Table};
 
 /// Lists sessions.
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use crate::context::Context;
-use crate::render::style::{DIM, ID, PLAIN, paint};
+use annals_render::style::{DIM, ID, PLAIN, paint};
 
 /// Sets a member of a session's row in its layout's session list.
 #[derive(Debug, Args)]

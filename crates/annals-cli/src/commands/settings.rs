@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Outcome;
 use super::workspaces::{single_chorus_root, tell_archived};
 use crate::context::Context;
-use crate::render::style::{DIM, paint};
+use annals_render::style::{DIM, paint};
 
 /// Shows and changes the settings of Chorus.
 #[derive(Debug, Args)]
@@ -76,5 +76,5 @@ pub(crate) fn run(args: &SettingsArgs, context: &mut Context) -> Result<Outcome>
 /// Formats a JSON value without the quotes of a string.
 fn plain_value(value: &str) -> impl std::fmt::Display {
     let text = serde_json::from_str(value).unwrap_or_else(|_| value.to_owned());
-    paint(crate::render::style::PLAIN, &text).to_string()
+    paint(annals_render::style::PLAIN, &text).to_string()
 }

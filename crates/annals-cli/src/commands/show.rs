@@ -19,11 +19,11 @@ use super::filter::Period;
 use super::pricing::{self, Pricer};
 use super::{Outcome, choose};
 use crate::context::Context;
-use crate::render::severity::flaw_line;
-use crate::render::size;
-use crate::render::style::{DIM, ID, TITLE, paint};
-use crate::render::width::width;
 use annals::view::{SessionPage, short_id};
+use annals_render::severity::flaw_line;
+use annals_render::size;
+use annals_render::style::{DIM, ID, TITLE, paint};
+use annals_render::width::width;
 
 /// Reads a session.
 #[derive(Debug, Args)]

@@ -22,10 +22,10 @@ use super::Outcome;
 use super::cost::budget;
 use super::pricing::{self, Pricer};
 use crate::context::Context;
-use crate::render::money;
-use crate::render::size;
-use crate::render::style::{DIM, PLAIN, WARNING, paint};
-use crate::render::time::duration;
+use annals_render::money;
+use annals_render::size;
+use annals_render::style::{DIM, PLAIN, WARNING, paint};
+use annals_render::time::duration;
 
 /// Days to look back for a five-hour gap, and then the whole history: a block depends on those
 /// before it, back to such a gap.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Outcome, choose, input};
 use crate::context::Context;
-use crate::render::style::{DIM, ID, WARNING, paint};
+use annals_render::style::{DIM, ID, WARNING, paint};
 
 /// Tags a session, or shows its tag.
 #[derive(Debug, Args)]

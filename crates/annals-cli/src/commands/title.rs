@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Outcome, choose, input};
 use crate::context::Context;
-use crate::render::style::{ID, TITLE, paint};
+use annals_render::style::{ID, TITLE, paint};
 
 /// Gives a session a title.
 #[derive(Debug, Args)]

@@ -12,9 +12,9 @@ use super::overview::print_none;
 use super::page::Page;
 use super::{Outcome, todo};
 use crate::context::Context;
-use crate::render::style::{BOLD, DIM, ID, PLAIN, SUCCESS, WARNING, paint};
-use crate::render::width::width;
 use annals::view::ShortIds;
+use annals_render::style::{BOLD, DIM, ID, PLAIN, SUCCESS, WARNING, paint};
+use annals_render::width::width;
 
 /// Lists open todos, or changes those of a session.
 #[derive(Debug, Args)]

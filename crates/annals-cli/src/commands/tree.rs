@@ -15,11 +15,11 @@ use super::pricing::{self, Pricer};
 use super::show::agent_name;
 use super::{Outcome, choose};
 use crate::context::{Context, whole_session};
-use crate::render::severity::flaw_line;
-use crate::render::size::{self, pluralize};
-use crate::render::style::{DIM, ID, SUCCESS, TITLE, TOOL, USER, paint};
-use crate::render::width::{truncate_end, width};
 use annals::view::{ConversationJson, SessionJson, ShortIds, short_id};
+use annals_render::severity::flaw_line;
+use annals_render::size::{self, pluralize};
+use annals_render::style::{DIM, ID, SUCCESS, TITLE, TOOL, USER, paint};
+use annals_render::width::{truncate_end, width};
 
 /// Maximum indentation of branches; deeper ones are drawn at this depth.
 const MAX_DEPTH: usize = 16;
@@ -361,7 +361,7 @@ impl<'a> TreeRenderer<'a> {
                 .saturating_sub(left.chars().count() + id.len() + time.len() + 8)
                 .max(20)
         });
-        let safe = crate::render::text::safe(&words);
+        let safe = annals_render::text::safe(&words);
         let words = match room {
             Some(room) => truncate_end(&safe, room),
             None => truncate_end(&safe, 100),
@@ -432,7 +432,7 @@ impl<'a> TreeRenderer<'a> {
                 paint(DIM, &left),
                 paint(TOOL, "↳"),
                 paint(ID, &agent_name(self.session, agent)),
-                paint(crate::render::style::PLAIN, &what),
+                paint(annals_render::style::PLAIN, &what),
                 paint(
                     DIM,
                     &format!(

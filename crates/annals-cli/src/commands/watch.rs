@@ -25,10 +25,10 @@ use super::filter::warn_unknown_watched_project;
 use super::pricing::Pricer;
 use super::{Outcome, choose};
 use crate::context::{Access, Context, is_unknown_session};
-use crate::render::command::quoted_command;
-use crate::render::stderr_line;
-use crate::render::style::{DIM, WARNING, paint};
-use crate::render::{size, time};
+use crate::terminal::stderr_line;
+use annals_render::command::quoted_command;
+use annals_render::style::{DIM, WARNING, paint};
+use annals_render::{size, time};
 
 /// Number of events after which output is flushed while more are ready.
 const MAX_HELD_EVENTS: u32 = 256;

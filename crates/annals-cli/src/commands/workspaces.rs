@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use super::{Outcome, input};
 use crate::context::Context;
-use crate::render::command::styled_command;
-use crate::render::size::{self, pluralize};
-use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, TITLE, paint};
-use crate::render::table::{Cell, Column, Table};
+use annals_render::command::styled_command;
+use annals_render::size::{self, pluralize};
+use annals_render::style::{BOLD, DIM, ID, PATH, SUCCESS, TITLE, paint};
+use annals_render::table::{Cell, Column, Table};
 
 /// Lists and changes the workspaces of Chorus.
 #[derive(Debug, Args)]

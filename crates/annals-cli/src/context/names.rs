@@ -13,8 +13,8 @@ use anyhow::{Result, bail};
 use super::Context;
 use crate::commands::filter::session_spellings;
 use crate::error_report::CandidateDetails;
-use crate::render::command::quoted_command;
-use crate::render::width::truncate_end;
+use annals_render::command::quoted_command;
+use annals_render::width::truncate_end;
 
 /// The names for the most recently written session.
 const LATEST: [&str; 2] = ["latest", "last"];

@@ -4,7 +4,7 @@ use clap::Arg;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::cli::{self, Position};
-use crate::render::suggest::{suggest, suggest_above};
+use crate::terminal::suggest::{suggest, suggest_above};
 
 /// Commands of other programs, and what does the same here.
 const MEANINGS: &[(&[&str], &str)] = &[

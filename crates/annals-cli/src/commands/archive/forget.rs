@@ -8,11 +8,11 @@ use super::list::session_label;
 use super::{ArchiveArgs, Failed};
 use crate::commands::Outcome;
 use crate::context::Context;
-use crate::render::command::styled_command;
-use crate::render::size::{self, pluralize};
-use crate::render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
-use crate::render::table::{Cell, Column, Table};
 use annals::view::ShortIds;
+use annals_render::command::styled_command;
+use annals_render::size::{self, pluralize};
+use annals_render::style::{BOLD, ERROR, ID, PATH, PLAIN, SUCCESS, paint};
+use annals_render::table::{Cell, Column, Table};
 
 #[derive(Serialize)]
 struct ForgetJson<'a> {

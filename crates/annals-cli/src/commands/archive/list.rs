@@ -10,11 +10,11 @@ use serde::Serialize;
 use super::{print_damage, warn_unread};
 use crate::commands::Outcome;
 use crate::context::Context;
-use crate::render::command::styled_command;
-use crate::render::size;
-use crate::render::style::{BOLD, DIM, ID, PATH, paint};
-use crate::render::table::{Cell, Column, Table};
 use annals::view::ShortIds;
+use annals_render::command::styled_command;
+use annals_render::size;
+use annals_render::style::{BOLD, DIM, ID, PATH, paint};
+use annals_render::table::{Cell, Column, Table};
 
 #[derive(Serialize)]
 struct ArchiveListJson<'a> {

@@ -7,11 +7,11 @@ use annals::model::{Flaw, FlawKind, Severity};
 use anyhow::Result;
 
 use crate::context::Context;
-use crate::render::severity::{severity_mark, severity_style};
-use crate::render::size::{self, pluralize};
-use crate::render::style::{DIM, PATH, PLAIN, SUCCESS, WARNING, paint};
-use crate::render::table::{Cell, Column, Table};
-use crate::render::width::{Span, push_spans, spans_width, wrap};
+use annals_render::severity::{severity_mark, severity_style};
+use annals_render::size::{self, pluralize};
+use annals_render::style::{DIM, PATH, PLAIN, SUCCESS, WARNING, paint};
+use annals_render::table::{Cell, Column, Table};
+use annals_render::width::{Span, push_spans, spans_width, wrap};
 
 /// Maximum number of findings that are listed without `--details`.
 const MAX_UNASKED: usize = 5;

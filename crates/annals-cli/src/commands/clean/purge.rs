@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use crate::commands::{Outcome, delete};
 use crate::context::Context;
-use crate::render::command::quoted_command;
-use crate::render::size::{self, pluralize};
-use crate::render::style::{BOLD, DIM, ID, PATH, PLAIN, SUCCESS, paint};
-use crate::render::table::{Cell, Column, Table};
 use annals::view::ShortIds;
+use annals_render::command::quoted_command;
+use annals_render::size::{self, pluralize};
+use annals_render::style::{BOLD, DIM, ID, PATH, PLAIN, SUCCESS, paint};
+use annals_render::table::{Cell, Column, Table};
 
 #[derive(Serialize)]
 struct PurgeJson<'a> {

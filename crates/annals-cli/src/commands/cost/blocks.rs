@@ -3,11 +3,11 @@
 use annals::cost::{CostReport, ReportRow};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::render::money;
-use crate::render::size;
-use crate::render::style::PLAIN;
-use crate::render::time::{Clock, duration};
-use crate::render::width::Span;
+use annals_render::money;
+use annals_render::size;
+use annals_render::style::PLAIN;
+use annals_render::time::{Clock, duration};
+use annals_render::width::Span;
 
 /// Returns the note about the active block.
 pub(super) fn active_block_line(report: &CostReport, clock: &Clock) -> Option<Span> {

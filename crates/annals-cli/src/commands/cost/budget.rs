@@ -7,11 +7,11 @@ use jiff::{Timestamp, ToSpan as _};
 
 use crate::commands::pricing;
 use crate::config::BUDGETS;
-use crate::render::money;
-use crate::render::size::pluralize;
-use crate::render::style::{PLAIN, WARNING};
-use crate::render::time::Clock;
-use crate::render::width::Span;
+use annals_render::money;
+use annals_render::size::pluralize;
+use annals_render::style::{PLAIN, WARNING};
+use annals_render::time::Clock;
+use annals_render::width::Span;
 
 /// Returns a budget's name.
 pub(crate) fn name(spending: &BudgetUsage) -> &'static str {

@@ -6,8 +6,8 @@ use std::io;
 use annals::cost::{Dimension, ReportRow, Tally};
 
 use super::CostOutput;
-use crate::render::out::Out;
-use crate::render::text::safe;
+use crate::terminal::out::Out;
+use annals_render::text::safe;
 
 const SUM_COLUMNS: [&str; 9] = [
     "requests",

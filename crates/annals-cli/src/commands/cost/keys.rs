@@ -6,10 +6,10 @@ use annals::cost::{Dimension, RowPart};
 use jiff::civil::Date;
 
 use super::CostOutput;
-use crate::render::style::{DIM, ID};
-use crate::render::table::{Cell, Column};
-use crate::render::time::Clock;
 use annals::view::{CostLabels, ShortIds, short_message_id};
+use annals_render::style::{DIM, ID};
+use annals_render::table::{Cell, Column};
+use annals_render::time::Clock;
 
 /// Terminal width below which keys are shortened.
 const NARROW_WIDTH: usize = 60;

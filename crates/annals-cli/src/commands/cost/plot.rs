@@ -9,14 +9,13 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use resvg::usvg::fontdb::Database;
 use serde::Serialize;
 
 use super::super::output_file::{RawStdout, refuse_existing, refuse_roots, write_file};
 use crate::context::Context;
-use crate::render::chart::{Axis, Bar, Chart, Format, Size, Step, Unit};
-use crate::render::size::{self, pluralize};
-use crate::render::style::{DIM, PLAIN, paint};
+use annals_render::chart::{Axis, Bar, Chart, Fonts, Format, Size, Step, Unit};
+use annals_render::size::{self, pluralize};
+use annals_render::style::{DIM, PLAIN, paint};
 
 /// Options of a chart.
 #[derive(Debug, Args)]
@@ -114,7 +113,7 @@ impl Plot {
         if chart.bars.is_empty() {
             bail!("nothing to draw: no response has a time; try --by model");
         }
-        let drawn = chart.draw(self.format, self.size, Database::load_system_fonts)?;
+        let drawn = chart.draw(self.format, self.size, Fonts::load_system_fonts)?;
         let Some(path) = &self.path else {
             return Ok(RawStdout(context).write_all(&drawn)?);
         };

@@ -10,13 +10,13 @@ use jiff::civil::Date;
 use super::keys::{KeyColumns, short_model};
 use super::{CostOutput, DisplayArgs, blocks, format_count};
 use crate::commands::pricing;
-use crate::render::bar::bar;
-use crate::render::money;
-use crate::render::size::{self, pluralize};
-use crate::render::style::{BOLD, DIM, PLAIN, SUCCESS, WARNING};
-use crate::render::table::{Cell, Column, Table};
-use crate::render::time::{Clock, duration};
-use crate::render::width::{Span, truncate_middle};
+use annals_render::bar::bar;
+use annals_render::money;
+use annals_render::size::{self, pluralize};
+use annals_render::style::{BOLD, DIM, PLAIN, SUCCESS, WARNING};
+use annals_render::table::{Cell, Column, Table};
+use annals_render::time::{Clock, duration};
+use annals_render::width::{Span, truncate_middle};
 
 /// Maximum number of models named in a row.
 const MAX_MODELS: usize = 3;
@@ -387,7 +387,7 @@ mod tests {
             is_capped: false,
         };
         let table = table(&output, &clock(), width);
-        let fits = |line: &str| width.is_none_or(|max| crate::render::width::width(line) <= max);
+        let fits = |line: &str| width.is_none_or(|max| annals_render::width::width(line) <= max);
         let plain = strip_str(&table).to_string();
         assert!(plain.lines().all(fits), "{plain}");
         plain

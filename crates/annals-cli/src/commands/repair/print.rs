@@ -6,9 +6,9 @@ use anyhow::Result;
 
 use super::{RepairArgs, RepairRun};
 use crate::context::Context;
-use crate::render::size::{self, pluralize};
-use crate::render::style::{DIM, ID, PATH, SUCCESS, WARNING, paint};
-use crate::render::table::{Cell, Column, Table};
+use annals_render::size::{self, pluralize};
+use annals_render::style::{DIM, ID, PATH, SUCCESS, WARNING, paint};
+use annals_render::table::{Cell, Column, Table};
 
 pub(super) fn print_run(work: &RepairRun, args: &RepairArgs, context: &mut Context) -> Result<()> {
     for (plan, done) in work.plans.iter().zip(&work.repairs) {

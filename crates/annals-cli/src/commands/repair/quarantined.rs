@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use crate::commands::Outcome;
 use crate::context::{Context, is_latest};
-use crate::render::size::{self, pluralize};
-use crate::render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
-use crate::render::table::{Cell, Column, Table};
+use annals_render::size::{self, pluralize};
+use annals_render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
+use annals_render::table::{Cell, Column, Table};
 
 #[derive(Serialize)]
 struct QuarantineJson<'a> {

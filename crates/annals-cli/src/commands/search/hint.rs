@@ -2,7 +2,7 @@
 
 use annals::search::Query;
 
-use crate::render::suggest::suggest;
+use crate::terminal::suggest::suggest;
 
 /// Maximum number of hints.
 const MAX_HINTS: usize = 3;

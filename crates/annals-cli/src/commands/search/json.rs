@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Searched;
 use crate::context::Context;
-use crate::render::size;
+use annals_render::size;
 
 #[derive(Serialize)]
 struct SearchJson<'a> {

@@ -11,11 +11,11 @@ use super::Searched;
 use super::json::sum;
 use crate::commands::fit::fit_title;
 use crate::context::Context;
-use crate::render::style::{
+use annals_render::style::{
     ASSISTANT, DIM, ID, MATCH, PATH, PLAIN, SYSTEM, TIME, TITLE, TOOL, USER,
 };
-use crate::render::text::safe;
-use crate::render::width::{Span, push_spans, truncate_end, truncate_middle, width, wrap};
+use annals_render::text::safe;
+use annals_render::width::{Span, push_spans, truncate_end, truncate_middle, width, wrap};
 
 /// Maximum length of a message around a hit, if the output has no width.
 const MAX_CONTEXT_LEN: usize = 160;

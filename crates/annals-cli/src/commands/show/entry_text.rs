@@ -9,8 +9,8 @@ use annals::text::strip_ansi;
 
 use super::{ShowArgs, is_kind};
 use crate::context::Context;
-use crate::render::style::{DIM, MATCH, WARNING, paint};
-use crate::render::{message, tool};
+use annals_render::style::{DIM, MATCH, WARNING, paint};
+use annals_render::{message, tool};
 
 /// A rendered entry.
 pub(super) struct RenderedEntry {

@@ -5,7 +5,7 @@ use annals::view::{PageRequest, SessionPage};
 use clap::Args;
 
 use super::Selection;
-use crate::render::size;
+use annals_render::size;
 
 /// Page of a conversation.
 #[derive(Clone, Debug, Default, Args)]

@@ -12,10 +12,10 @@ use super::WatchArgs;
 use super::totals::Total;
 use crate::commands::pricing;
 use crate::context::Context;
-use crate::render::style::{BOLD, DIM, NameStyles, paint};
-use crate::render::text::safe;
-use crate::render::width::truncate_end;
-use crate::render::{message, size, tool};
+use annals_render::style::{BOLD, DIM, NameStyles, paint};
+use annals_render::text::safe;
+use annals_render::width::truncate_end;
+use annals_render::{message, size, tool};
 
 /// Level of detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

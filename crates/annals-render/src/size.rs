@@ -3,7 +3,7 @@
 //! Money is not here: it is exact decimal and belongs to the library's `cost`.
 
 /// Formats a number of bytes with decimal units: `1.2 MB`.
-pub(crate) fn bytes(n: u64) -> String {
+pub fn bytes(n: u64) -> String {
     match scaled(n, &[" B", " kB", " MB", " GB", " TB", " PB", " EB"]) {
         (Scaled::Exact(n), unit) => format!("{n}{unit}"),
         (Scaled::Tenths(tenths), unit) => format!("{}.{}{unit}", tenths / 10, tenths % 10),
@@ -11,7 +11,7 @@ pub(crate) fn bytes(n: u64) -> String {
 }
 
 /// Formats a count in full: `12,345`.
-pub(crate) fn count(n: u64) -> String {
+pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -24,7 +24,7 @@ pub(crate) fn count(n: u64) -> String {
 }
 
 /// Formats a count in at most five columns: `950`, `1.2M`, `340k`.
-pub(crate) fn compact(n: u64) -> String {
+pub fn compact(n: u64) -> String {
     // A number that would round to a thousand uses the next unit.
     let whole = |divisor: u128| (u128::from(n) + divisor / 2) / divisor;
     let mut divisor = 1u128;
@@ -44,7 +44,7 @@ pub(crate) fn compact(n: u64) -> String {
 }
 
 /// Formats a count with its noun: `1 session`, `12,345 entries`.
-pub(crate) fn pluralize(n: u64, noun: &str) -> String {
+pub fn pluralize(n: u64, noun: &str) -> String {
     if n == 1 {
         return format!("1 {noun}");
     }
@@ -66,7 +66,7 @@ pub(crate) fn pluralize(n: u64, noun: &str) -> String {
 
 /// Draws one bar for each value. Only zero gives the lowest bar, so that small values differ from
 /// zero.
-pub(crate) fn spark(values: &[u64]) -> String {
+pub fn spark(values: &[u64]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let max = u128::from(values.iter().copied().max().unwrap_or(0)).max(1);
     values

@@ -11,14 +11,14 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// A run of safe text in one style.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Span {
+pub struct Span {
     text: String,
     style: Style,
 }
 
 impl Span {
     /// Creates a span of `text`, sanitised as one line.
-    pub(crate) fn new(text: &str, style: Style) -> Span {
+    pub fn new(text: &str, style: Style) -> Span {
         Span {
             text: safe(text).into(),
             style,
@@ -26,12 +26,12 @@ impl Span {
     }
 
     /// Makes the span bold.
-    pub(crate) fn embolden(&mut self) {
+    pub fn embolden(&mut self) {
         self.style = self.style.bold();
     }
 
     /// Creates a span that ends the line.
-    pub(crate) fn line_break() -> Span {
+    pub fn line_break() -> Span {
         Span {
             text: "\n".into(),
             style: Style::new(),
@@ -40,12 +40,12 @@ impl Span {
 }
 
 /// Counts the columns that `text` takes.
-pub(crate) fn width(text: &str) -> usize {
+pub fn width(text: &str) -> usize {
     text.width()
 }
 
 /// Truncates `text` to `max` columns at its end, marked with `…`.
-pub(crate) fn truncate_end(text: &str, max: usize) -> String {
+pub fn truncate_end(text: &str, max: usize) -> String {
     if width(text) <= max {
         return text.to_owned();
     }
@@ -56,7 +56,7 @@ pub(crate) fn truncate_end(text: &str, max: usize) -> String {
 }
 
 /// Truncates `text` to `max` columns in the middle, marked with `…`.
-pub(crate) fn truncate_middle(text: &str, max: usize) -> String {
+pub fn truncate_middle(text: &str, max: usize) -> String {
     if width(text) <= max {
         return text.to_owned();
     }
@@ -80,7 +80,7 @@ pub(crate) fn truncate_middle(text: &str, max: usize) -> String {
 /// Breaks `spans` into lines of at most `max` columns, at spaces if possible.
 ///
 /// A word longer than a line is split. Without `max`, only explicit breaks count.
-pub(crate) fn wrap(spans: &[Span], max: Option<usize>) -> Vec<Vec<Span>> {
+pub fn wrap(spans: &[Span], max: Option<usize>) -> Vec<Vec<Span>> {
     let mut wrapper = Wrapper {
         max: max.map_or(usize::MAX, |max| max.max(1)),
         ..Wrapper::default()
@@ -96,7 +96,7 @@ pub(crate) fn wrap(spans: &[Span], max: Option<usize>) -> Vec<Vec<Span>> {
 }
 
 /// Splits one line into pieces of at most `max` columns; preserves all spaces.
-pub(crate) fn split_at_width(line: &str, max: Option<usize>) -> Vec<&str> {
+pub fn split_at_width(line: &str, max: Option<usize>) -> Vec<&str> {
     let Some(max) = max.map(|max| max.max(1)) else {
         return vec![line];
     };
@@ -116,7 +116,7 @@ pub(crate) fn split_at_width(line: &str, max: Option<usize>) -> Vec<&str> {
 }
 
 /// Replaces tabs with spaces up to the next multiple of four columns.
-pub(crate) fn expand_tabs(line: &str) -> String {
+pub fn expand_tabs(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut column = 0;
     for (n, part) in line.split('\t').enumerate() {
@@ -132,24 +132,24 @@ pub(crate) fn expand_tabs(line: &str) -> String {
 }
 
 /// Counts the columns of a line of spans.
-pub(crate) fn spans_width(spans: &[Span]) -> usize {
+pub fn spans_width(spans: &[Span]) -> usize {
     spans.iter().map(|span| width(&span.text)).sum()
 }
 
 /// Joins the text of spans without their styles.
-pub(crate) fn spans_text(spans: &[Span]) -> String {
+pub fn spans_text(spans: &[Span]) -> String {
     spans.iter().map(|span| span.text.as_str()).collect()
 }
 
 /// Appends a line of spans in their styles.
-pub(crate) fn push_spans(out: &mut String, spans: &[Span]) {
+pub fn push_spans(out: &mut String, spans: &[Span]) {
     for span in spans {
         paint_safe(out, span.style, &span.text);
     }
 }
 
 /// Splits `text` into clusters, which concatenate to `text`.
-pub(crate) fn clusters(text: &str) -> impl Iterator<Item = &str> {
+pub fn clusters(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let mut chars = rest.char_indices();

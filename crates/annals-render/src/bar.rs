@@ -1,10 +1,10 @@
 //! Horizontal bars.
 
 /// Width of the longest bar in columns.
-pub(crate) const WIDTH: usize = 12;
+pub const WIDTH: usize = 12;
 
 /// Draws `value` as a fraction of `max`, in eighths of a column. Only zero gives an empty bar.
-pub(crate) fn bar(value: i128, max: i128) -> String {
+pub fn bar(value: i128, max: i128) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     if value <= 0 || max <= 0 {
         return String::new();

@@ -6,7 +6,7 @@ use super::super::size;
 
 /// The unit of the amounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub enum Unit {
     /// Amounts in pico-dollars.
     Dollars,
     /// Amounts in tokens.
@@ -15,7 +15,7 @@ pub(crate) enum Unit {
 
 impl Unit {
     /// Formats an amount for people: dollars rounded half up to cents, tokens in full.
-    pub(crate) fn exact(self, amount: i128) -> String {
+    pub fn exact(self, amount: i128) -> String {
         match self {
             Unit::Dollars => dollars(amount, 2),
             Unit::Tokens => size::count(tokens(amount)),

@@ -25,42 +25,65 @@ const fn color(number: u8) -> Style {
     Ansi256Color(number).on_default()
 }
 
-pub(crate) const PLAIN: Style = Style::new();
-pub(crate) const BOLD: Style = Style::new().bold();
-pub(crate) const DIM: Style = color(GREY);
-pub(crate) const HEADER: Style = color(GREY).bold();
-pub(crate) const TITLE: Style = Style::new().bold();
-pub(crate) const USER: Style = color(GREEN).bold();
-pub(crate) const ASSISTANT: Style = color(BLUE).bold();
-pub(crate) const SYSTEM: Style = color(MAGENTA);
-pub(crate) const THINKING: Style = color(GREY).italic();
-pub(crate) const TOOL: Style = color(CYAN);
-pub(crate) const ERROR: Style = color(RED).bold();
+/// No style.
+pub const PLAIN: Style = Style::new();
+/// Emphasis.
+pub const BOLD: Style = Style::new().bold();
+/// Secondary text.
+pub const DIM: Style = color(GREY);
+/// The head of a table.
+pub const HEADER: Style = color(GREY).bold();
+/// Titles of sessions.
+pub const TITLE: Style = Style::new().bold();
+/// The user as a speaker.
+pub const USER: Style = color(GREEN).bold();
+/// The assistant as a speaker.
+pub const ASSISTANT: Style = color(BLUE).bold();
+/// The program as a speaker.
+pub const SYSTEM: Style = color(MAGENTA);
+/// Thinking.
+pub const THINKING: Style = color(GREY).italic();
+/// Names of tools.
+pub const TOOL: Style = color(CYAN);
+/// Errors.
+pub const ERROR: Style = color(RED).bold();
 /// Output of a failed tool: long, so not bold.
-pub(crate) const FAILED: Style = color(RED);
-pub(crate) const WARNING: Style = color(ORANGE);
-pub(crate) const SUCCESS: Style = color(GREEN);
-pub(crate) const ID: Style = color(MAGENTA);
-pub(crate) const PATH: Style = color(BLUE);
-pub(crate) const TIME: Style = color(GREY);
-pub(crate) const ADDED: Style = color(GREEN);
-pub(crate) const REMOVED: Style = color(RED);
-pub(crate) const HUNK: Style = color(CYAN);
-pub(crate) const CODE: Style = color(CYAN);
-pub(crate) const HEADING: Style = Style::new().bold();
+pub const FAILED: Style = color(RED);
+/// Warnings.
+pub const WARNING: Style = color(ORANGE);
+/// Success.
+pub const SUCCESS: Style = color(GREEN);
+/// Ids.
+pub const ID: Style = color(MAGENTA);
+/// Paths.
+pub const PATH: Style = color(BLUE);
+/// Times.
+pub const TIME: Style = color(GREY);
+/// Added lines of a diff.
+pub const ADDED: Style = color(GREEN);
+/// Removed lines of a diff.
+pub const REMOVED: Style = color(RED);
+/// Position of a part of a diff.
+pub const HUNK: Style = color(CYAN);
+/// Code in Markdown.
+pub const CODE: Style = color(CYAN);
+/// Headings in Markdown.
+pub const HEADING: Style = Style::new().bold();
 /// A search match.
-pub(crate) const MATCH: Style = color(ORANGE).bold();
-pub(crate) const LINK: Style = Style::new().underline();
+pub const MATCH: Style = color(ORANGE).bold();
+/// Links.
+pub const LINK: Style = Style::new().underline();
 
 /// Distinct styles for names. A name usually has the same style in every run; if it is taken, the
 /// name gets the next free one.
 #[derive(Debug, Default)]
-pub(crate) struct NameStyles(HashMap<String, usize>);
+pub struct NameStyles(HashMap<String, usize>);
 
 impl NameStyles {
     const ALL: [u8; 10] = [CYAN, GREEN, ORANGE, BLUE, MAGENTA, 31, 64, 131, 97, 162];
 
-    pub(crate) fn style_for(&mut self, name: &str) -> Style {
+    /// Returns the style of a name; the same name has the same style.
+    pub fn style_for(&mut self, name: &str) -> Style {
         let all = Self::ALL.len();
         let at = self.0.get(name).copied().unwrap_or_else(|| {
             // FNV-1a, because the hash must not differ between runs.
@@ -78,7 +101,7 @@ impl NameStyles {
 }
 
 /// Formats `text` as one safe line in `style`.
-pub(crate) fn paint(style: Style, text: &str) -> Painted<'_> {
+pub fn paint(style: Style, text: &str) -> Painted<'_> {
     Painted {
         style,
         text: safe(text),
@@ -107,7 +130,7 @@ static SIXTEEN_COLORS: AtomicBool = AtomicBool::new(false);
 
 /// Limits all styles to sixteen colours if the terminal has no more, according to the environment
 /// (`TERM`, `COLORTERM`).
-pub(crate) fn limit_colors(env: impl Fn(&str) -> Option<OsString>) {
+pub fn limit_colors(env: impl Fn(&str) -> Option<OsString>) {
     SIXTEEN_COLORS.store(!has_256_colors(env), Ordering::Relaxed);
 }
 
@@ -150,7 +173,7 @@ fn with_sixteen_colors(style: Style) -> Style {
 
 /// Safe text in a style.
 #[derive(Clone, Debug)]
-pub(crate) struct Painted<'a> {
+pub struct Painted<'a> {
     style: Style,
     text: Safe<'a>,
 }
@@ -158,34 +181,6 @@ pub(crate) struct Painted<'a> {
 impl fmt::Display for Painted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_styled(f, self.style, &self.text)
-    }
-}
-
-/// When to use colour.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ColorChoice {
-    /// On a terminal, unless NO_COLOR is set
-    #[default]
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
-}
-
-impl ColorChoice {
-    /// Decides from the output and the environment (`NO_COLOR`, `CLICOLOR_FORCE`, `CLICOLOR`,
-    /// `TERM`).
-    pub(crate) fn resolve(self, is_terminal: bool, env: impl Fn(&str) -> Option<OsString>) -> bool {
-        let set = |name| env(name).filter(|value| !value.is_empty());
-        match self {
-            ColorChoice::Always => true,
-            ColorChoice::Never => false,
-            ColorChoice::Auto if set("NO_COLOR").is_some() => false,
-            ColorChoice::Auto if set("CLICOLOR_FORCE").is_some_and(|value| value != "0") => true,
-            ColorChoice::Auto if set("CLICOLOR").is_some_and(|value| value == "0") => false,
-            ColorChoice::Auto => is_terminal && set("TERM").is_none_or(|term| term != "dumb"),
-        }
     }
 }
 
@@ -286,42 +281,5 @@ mod tests {
             hues.style_for("one too many"),
             NameStyles::default().style_for("one too many")
         );
-    }
-
-    #[test]
-    fn color_flag_overrides_environment_overrides_terminal() {
-        use ColorChoice::{Always, Auto, Never};
-        type Case = (
-            ColorChoice,
-            bool,
-            &'static [(&'static str, &'static str)],
-            bool,
-        );
-        #[rustfmt::skip]
-        let cases: &[Case] = &[
-            (Auto,   true,  &[],                                          true),
-            (Auto,   false, &[],                                          false),
-            (Auto,   true,  &[("NO_COLOR", "1")],                         false),
-            (Auto,   true,  &[("NO_COLOR", "")],                          true),
-            (Auto,   false, &[("CLICOLOR_FORCE", "1")],                   true),
-            (Auto,   false, &[("CLICOLOR_FORCE", "0")],                   false),
-            (Auto,   false, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], false),
-            (Auto,   true,  &[("CLICOLOR", "0")],                         false),
-            (Auto,   true,  &[("TERM", "dumb")],                          false),
-            (Always, false, &[("NO_COLOR", "1")],                         true),
-            (Never,  true,  &[("CLICOLOR_FORCE", "1")],                   false),
-        ];
-        for &(choice, terminal, env, expected) in cases {
-            let get = |name: &str| {
-                env.iter()
-                    .find(|(key, _)| *key == name)
-                    .map(|(_, value)| OsString::from(value))
-            };
-            assert_eq!(
-                choice.resolve(terminal, get),
-                expected,
-                "{choice:?} {terminal} {env:?}"
-            );
-        }
     }
 }

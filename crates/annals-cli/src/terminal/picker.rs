@@ -4,9 +4,9 @@
 //! does not use the terminal, so that tests can press its keys.
 
 use super::out::Out;
-use super::style::{BOLD, DIM, HEADER, ID, paint};
-use super::text::safe;
-use super::width::{truncate_end, width};
+use annals_render::style::{BOLD, DIM, HEADER, ID, paint};
+use annals_render::text::safe;
+use annals_render::width::{truncate_end, width};
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crossterm::terminal::{
@@ -291,7 +291,7 @@ fn item_line(item: &Item, marked: bool, columns: usize) -> String {
     let gap = " ".repeat(room.saturating_sub(width(&name) + width(&detail)));
     let (mark, style) = match marked {
         true => ("❯ ", BOLD),
-        false => ("  ", super::style::PLAIN),
+        false => ("  ", annals_render::style::PLAIN),
     };
     let line = format!(
         "{}{}{gap}{}",

@@ -14,7 +14,7 @@ use annals::text::terminal_text;
 use anstyle::Style;
 
 /// Formats the heading of a message: role, time, and extras (model, tokens, cost).
-pub(crate) fn heading(role: &str, time: &str, extras: &[&str]) -> String {
+pub fn heading(role: &str, time: &str, extras: &[&str]) -> String {
     let style = match role {
         "user" => USER,
         "assistant" => ASSISTANT,
@@ -38,17 +38,17 @@ pub(crate) fn heading(role: &str, time: &str, extras: &[&str]) -> String {
 }
 
 /// Formats text that is not Markdown, wrapped.
-pub(crate) fn plain_text(text: &str, max: Option<usize>) -> String {
+pub fn plain_text(text: &str, max: Option<usize>) -> String {
     wrap_behind_bar(text, "", Style::new(), max)
 }
 
 /// Formats the reasoning of a model.
-pub(crate) fn thinking(text: &str, max: Option<usize>) -> String {
+pub fn thinking(text: &str, max: Option<usize>) -> String {
     wrap_behind_bar(text, BAR, THINKING, max)
 }
 
 /// Reports that a tool failed; its output, if any, follows.
-pub(crate) fn failure_line(silent: bool) -> String {
+pub fn failure_line(silent: bool) -> String {
     let words = if silent {
         "✗ failed without output"
     } else {
@@ -60,12 +60,7 @@ pub(crate) fn failure_line(silent: bool) -> String {
 }
 
 /// Formats the output of a tool as a terminal leaves it, at most `max_lines` lines.
-pub(crate) fn tool_result(
-    text: &str,
-    is_error: bool,
-    max: Option<usize>,
-    max_lines: usize,
-) -> String {
+pub fn tool_result(text: &str, is_error: bool, max: Option<usize>, max_lines: usize) -> String {
     verbatim(&terminal_text(text), is_error, max, max_lines)
 }
 
@@ -98,7 +93,7 @@ pub(super) fn verbatim(text: &str, is_error: bool, max: Option<usize>, max_lines
 }
 
 /// Formats a placeholder for an image.
-pub(crate) fn image(media_type: &str, size: u64) -> String {
+pub fn image(media_type: &str, size: u64) -> String {
     let kind = match media_type.starts_with("image/") {
         true => media_type.to_owned(),
         false => format!("image {media_type}"),

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// Returns a line of at most `max` columns around the range `at` of `text`, and a line of carets to
 /// print below it.
-pub(crate) fn caret(text: &str, at: Range<usize>, max: usize) -> (String, String) {
+pub fn caret(text: &str, at: Range<usize>, max: usize) -> (String, String) {
     let start = char_start(text, at.start);
     let end = char_start(text, at.end.max(start));
     let before = safe(text.get(..start).unwrap_or_default()).to_string();

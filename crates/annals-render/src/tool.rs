@@ -15,18 +15,18 @@ use serde_json::Value;
 use std::fmt;
 
 /// Formats one call of the tool `name`; every line ends in `\n`.
-pub(crate) fn call(name: &str, input: &str, max: Option<usize>) -> String {
+pub fn call(name: &str, input: &str, max: Option<usize>) -> String {
     render_call("→", name, input, max)
 }
 
 /// The line above a result that is not directly below its call, naming the call.
-pub(crate) fn answer_line(name: &str, input: &str, max: Option<usize>) -> String {
+pub fn answer_line(name: &str, input: &str, max: Option<usize>) -> String {
     let page = render_call("←", name, input, max);
     page.split_inclusive('\n').take(1).collect()
 }
 
 /// Like [`answer_line`], if only the call's id is known.
-pub(crate) fn answer_line_by_id(call: &str) -> String {
+pub fn answer_line_by_id(call: &str) -> String {
     format!("{} {}\n", paint(DIM, "←"), paint(DIM, &safe(call)))
 }
 
@@ -49,7 +49,7 @@ fn render_call(arrow: &str, name: &str, input: &str, max: Option<usize>) -> Stri
 }
 
 /// Formats a call with all its arguments.
-pub(crate) fn full_call(name: &str, input: &str, max: Option<usize>) -> String {
+pub fn full_call(name: &str, input: &str, max: Option<usize>) -> String {
     let mut out = format!("{} {}\n", paint(DIM, "→"), paint(TOOL, name));
     let Ok(value) = serde_json::from_str::<Value>(input) else {
         return out + &verbatim(input, false, max, usize::MAX);

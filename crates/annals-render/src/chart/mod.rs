@@ -24,33 +24,38 @@ use std::path::Path;
 use std::str::FromStr;
 
 use jiff::civil::DateTime;
-use resvg::usvg::fontdb::Database;
+/// The fonts that a picture may use.
+pub use resvg::usvg::fontdb::Database as Fonts;
 
-pub(crate) use amount::Unit;
-pub(crate) use time::Step;
+pub use amount::Unit;
+pub use time::Step;
 
 /// The content of a chart.
 #[derive(Clone, Debug)]
-pub(crate) struct Chart {
-    pub(crate) title: String,
+pub struct Chart {
+    /// Its title.
+    pub title: String,
     /// The total.
-    pub(crate) total: String,
+    pub total: String,
     /// The text after the total.
-    pub(crate) subtitle: String,
-    pub(crate) unit: Unit,
-    pub(crate) axis: Axis,
+    pub subtitle: String,
+    /// What the amounts are.
+    pub unit: Unit,
+    /// The axis of the bars.
+    pub axis: Axis,
     /// The heading of the legend: `Model`.
-    pub(crate) legend: String,
+    pub legend: String,
     /// The names of the series; a single unnamed series has no legend.
-    pub(crate) series: Vec<String>,
-    pub(crate) bars: Vec<Bar>,
+    pub series: Vec<String>,
+    /// The bars.
+    pub bars: Vec<Bar>,
     /// Notes needed to read the chart correctly.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// The axis of the bars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Axis {
+pub enum Axis {
     /// Names, largest first.
     Names,
     /// Time, without gaps; every bar has a time.
@@ -59,26 +64,29 @@ pub(crate) enum Axis {
 
 /// One bar.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bar {
-    pub(crate) label: String,
+pub struct Bar {
+    /// The name below it.
+    pub label: String,
     /// The tooltip; the label if `None`.
-    pub(crate) detail: Option<String>,
+    pub detail: Option<String>,
     /// Its start, in local time.
-    pub(crate) time: Option<DateTime>,
+    pub time: Option<DateTime>,
     /// Amounts by index of the series.
-    pub(crate) parts: Vec<(usize, i128)>,
+    pub parts: Vec<(usize, i128)>,
 }
 
 /// The file format of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub enum Format {
+    /// A vector image.
     Svg,
+    /// An image of pixels.
     Png,
 }
 
 impl Format {
     /// The format of a file name extension.
-    pub(crate) fn from_path(path: &Path) -> Option<Self> {
+    pub fn from_path(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
             "svg" => Some(Format::Svg),
@@ -90,7 +98,7 @@ impl Format {
 
 /// The size of a chart, in CSS pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size {
+pub struct Size {
     width: u16,
     height: u16,
 }
@@ -144,11 +152,11 @@ impl FromStr for Size {
 impl Chart {
     /// Draws the chart. For a PNG with characters that the embedded font lacks, `load_fonts` adds the
     /// fonts of the system.
-    pub(crate) fn draw(
+    pub fn draw(
         &self,
         format: Format,
         size: Size,
-        load_fonts: impl FnOnce(&mut Database),
+        load_fonts: impl FnOnce(&mut Fonts),
     ) -> anyhow::Result<Vec<u8>> {
         match format {
             Format::Svg => Ok(svg::encode(&self.scene(size)).into_bytes()),

@@ -18,7 +18,7 @@ use grid::Grid;
 use pulldown_cmark::{CodeBlockKind, Event, LinkType, Options, Parser, Tag, TagEnd};
 
 /// Renders `source` in at most `max` columns, if given; every line ends in `\n`.
-pub(crate) fn render(source: &str, max: Option<usize>) -> String {
+pub fn render(source: &str, max: Option<usize>) -> String {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut renderer = Renderer::new(max);

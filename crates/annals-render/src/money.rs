@@ -6,7 +6,7 @@
 use annals::model::Money;
 
 /// Formats an amount in cents: `$1,234.57`, `<$0.01`.
-pub(crate) fn cents(money: Money) -> String {
+pub fn cents(money: Money) -> String {
     let cent = Money::from_pico(10_000_000_000);
     if money > Money::ZERO && money < cent {
         return "<$0.01".to_owned();
@@ -15,7 +15,7 @@ pub(crate) fn cents(money: Money) -> String {
 }
 
 /// Formats an amount with all its digits, and at least two decimal places: `$0.10725`.
-pub(crate) fn exact(money: Money) -> String {
+pub fn exact(money: Money) -> String {
     let all = money.to_string();
     let behind = all.split_once('.').map_or(0, |(_, part)| part.len());
     match behind {
@@ -25,7 +25,7 @@ pub(crate) fn exact(money: Money) -> String {
 }
 
 /// Formats a lower bound: `≥$1.20`, or `>$0.00` if it is less than a cent.
-pub(crate) fn at_least(amount: &str) -> String {
+pub fn at_least(amount: &str) -> String {
     match amount.starts_with('<') {
         true => ">$0.00".to_owned(),
         false => format!("≥{amount}"),

@@ -19,8 +19,8 @@ pub(super) const FAMILY: &str = "Inter";
 
 /// The faces of the embedded font, in the order of [`Weight`].
 pub(super) const EMBEDDED: [&[u8]; 2] = [
-    include_bytes!("../../../assets/font/Inter-Regular.ttf"),
-    include_bytes!("../../../assets/font/Inter-SemiBold.ttf"),
+    include_bytes!("../../assets/font/Inter-Regular.ttf"),
+    include_bytes!("../../assets/font/Inter-SemiBold.ttf"),
 ];
 
 static FONTS: LazyLock<[Option<FontRef<'static>>; 2]> =

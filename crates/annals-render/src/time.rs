@@ -11,14 +11,16 @@ use std::fmt;
 
 /// The current time and time zone.
 #[derive(Clone, Debug)]
-pub(crate) struct Clock {
-    pub(crate) now: Timestamp,
-    pub(crate) zone: TimeZone,
+pub struct Clock {
+    /// The current time.
+    pub now: Timestamp,
+    /// The time zone.
+    pub zone: TimeZone,
 }
 
 impl Clock {
     /// Formats how long ago `time` was: `3 min ago`, `yesterday 14:02`, `12 Mar`.
-    pub(crate) fn ago(&self, time: Timestamp) -> String {
+    pub fn ago(&self, time: Timestamp) -> String {
         let (now, then) = (self.zoned(self.now), self.zoned(time));
         let past = time <= self.now;
         let seconds = self.now.duration_since(time).as_secs().unsigned_abs();
@@ -47,27 +49,27 @@ impl Clock {
     }
 
     /// Formats date and time to the second: `2026-03-12 14:02:05`.
-    pub(crate) fn full(&self, time: Timestamp) -> String {
+    pub fn full(&self, time: Timestamp) -> String {
         self.zoned(time).strftime("%Y-%m-%d %H:%M:%S").to_string()
     }
 
     /// Formats the time of day: `14:02`.
-    pub(crate) fn hour_minute(&self, time: Timestamp) -> String {
+    pub fn hour_minute(&self, time: Timestamp) -> String {
         self.zoned(time).strftime("%H:%M").to_string()
     }
 
     /// Formats the day: `2026-03-12`.
-    pub(crate) fn date(&self, time: Timestamp) -> String {
+    pub fn date(&self, time: Timestamp) -> String {
         self.format(time, "%Y-%m-%d")
     }
 
     /// Formats with a `strftime` format.
-    pub(crate) fn format(&self, time: Timestamp, form: &str) -> String {
+    pub fn format(&self, time: Timestamp, form: &str) -> String {
         self.zoned(time).strftime(form).to_string()
     }
 
     /// Formats the days from `start` to before `end`: `9–15 Nov`, `30 Nov – 6 Dec`.
-    pub(crate) fn days(&self, start: Timestamp, end: Timestamp) -> String {
+    pub fn days(&self, start: Timestamp, end: Timestamp) -> String {
         let first = self.zoned(start);
         let last = self.zoned(end.checked_sub(1.nanosecond()).unwrap_or(end));
         match first.month() == last.month() {
@@ -77,32 +79,32 @@ impl Clock {
     }
 
     /// Formats a few hours: `2026-11-15 Sun 10:00–15:00`.
-    pub(crate) fn hours_range(&self, start: Timestamp, end: Timestamp) -> String {
+    pub fn hours_range(&self, start: Timestamp, end: Timestamp) -> String {
         let begins = self.zoned(start).strftime("%Y-%m-%d %a %H:%M").to_string();
         format!("{begins}–{}", self.hour_minute(end))
     }
 
     /// The zone's name, or its current offset from UTC if it has none.
-    pub(crate) fn zone_name(&self) -> String {
+    pub fn zone_name(&self) -> String {
         self.now().zone_name()
     }
 
     /// Parses the value of `--since`. A bare day means its first instant.
-    pub(crate) fn parse_since(&self, text: &str) -> Result<Timestamp, BadTime> {
+    pub fn parse_since(&self, text: &str) -> Result<Timestamp, BadTime> {
         self.now()
             .parse_since(text)
             .ok_or_else(|| BadTime::new(text))
     }
 
     /// Parses the value of `--until`. A bare day means its last instant.
-    pub(crate) fn parse_until(&self, text: &str) -> Result<Timestamp, BadTime> {
+    pub fn parse_until(&self, text: &str) -> Result<Timestamp, BadTime> {
         self.now()
             .parse_until(text)
             .ok_or_else(|| BadTime::new(text))
     }
 
     /// The time and zone that typed times depend on.
-    pub(crate) fn now(&self) -> Now {
+    pub fn now(&self) -> Now {
         Now {
             time: self.now,
             zone: self.zone.clone(),
@@ -115,7 +117,7 @@ impl Clock {
 }
 
 /// Formats a duration in its two largest units: `2 d 3 h`, `2 h 14 min`, `14 min`.
-pub(crate) fn duration(time: SignedDuration) -> String {
+pub fn duration(time: SignedDuration) -> String {
     let minutes = time.as_mins().max(0);
     let (days, hours, minutes) = (minutes / 1440, minutes / 60 % 24, minutes % 60);
     match (days, hours, minutes) {
@@ -129,7 +131,7 @@ pub(crate) fn duration(time: SignedDuration) -> String {
 
 /// A time that could not be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BadTime {
+pub struct BadTime {
     given: String,
 }
 

@@ -3,7 +3,7 @@
 //! Characters that a terminal would interpret or hide are written as `\uXXXX`. That changes no
 //! value, so people and programs get the same bytes, wherever the output goes.
 
-use super::text::is_hostile;
+use annals_render::text::is_hostile;
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
 use std::io::{self, Write};

@@ -6,7 +6,7 @@ use anstyle::Style;
 use super::style::{DIM, FAILED, WARNING, paint};
 
 /// Returns the style of a severity.
-pub(crate) fn severity_style(severity: Severity) -> Style {
+pub fn severity_style(severity: Severity) -> Style {
     match severity {
         Severity::Error => FAILED,
         Severity::Warning => WARNING,
@@ -15,7 +15,7 @@ pub(crate) fn severity_style(severity: Severity) -> Style {
 }
 
 /// Returns the mark of a line that reports a flaw of this severity.
-pub(crate) fn severity_mark(severity: Severity) -> &'static str {
+pub fn severity_mark(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "✗",
         Severity::Warning => "!",
@@ -25,7 +25,7 @@ pub(crate) fn severity_mark(severity: Severity) -> &'static str {
 
 /// Formats the number of errors and warnings, followed by `rest`, with the mark of the worst.
 /// Returns `None` if there are neither.
-pub(crate) fn flaw_line(counts: FlawCounts, rest: &str) -> Option<String> {
+pub fn flaw_line(counts: FlawCounts, rest: &str) -> Option<String> {
     let worst = counts.worst()?;
     let text = format!("{} {counts}{rest}", severity_mark(worst));
     Some(paint(severity_style(worst), &text).to_string())

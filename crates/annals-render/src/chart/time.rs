@@ -7,13 +7,16 @@ use super::{super::size, Bar};
 
 /// The duration of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
+    /// One hour.
     Hour,
     /// This many hours, starting at any hour.
     Block(u8),
+    /// One day.
     Day,
     /// Starting on any day.
     Week,
+    /// One month.
     Month,
     /// This many years.
     Years(i16),

@@ -4,9 +4,9 @@
 //! cleared at the end. The reporting threads draw it; there is no separate thread. Drop it before
 //! writing to the same terminal.
 
-use super::size::count;
-use super::text::safe;
-use super::width::truncate_end;
+use annals_render::size::count;
+use annals_render::text::safe;
+use annals_render::width::truncate_end;
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Compares `old` and `new`; returns an empty text if they are equal. `max` truncates long lines
 /// for a terminal.
-pub(crate) fn unified(path: &str, old: &[u8], new: &[u8], max: Option<usize>) -> String {
+pub fn unified(path: &str, old: &[u8], new: &[u8], max: Option<usize>) -> String {
     if old == new {
         return String::new();
     }

@@ -7,27 +7,27 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
-pub(crate) use annals::text::is_hostile;
+pub use annals::text::is_hostile;
 use annals::text::{LineBreaks, visible};
 
 /// Text without characters that a terminal would interpret or hide.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Safe<'a>(Cow<'a, str>);
+pub struct Safe<'a>(Cow<'a, str>);
 
 /// Makes `text` safe for one line: line breaks and tabs become spaces.
-pub(crate) fn safe(text: &str) -> Safe<'_> {
+pub fn safe(text: &str) -> Safe<'_> {
     Safe(visible(text, LineBreaks::Spaces))
 }
 
 /// Makes `text` safe for several lines: keeps `\n` and `\t`, and turns `\r\n` into `\n`.
-pub(crate) fn safe_block(text: &str) -> Safe<'_> {
+pub fn safe_block(text: &str) -> Safe<'_> {
     Safe(visible(text, LineBreaks::Preserved))
 }
 
 impl<'a> Safe<'a> {
     /// Returns the text, borrowed if nothing was changed.
     #[cfg(test)]
-    pub(crate) fn into_inner(self) -> Cow<'a, str> {
+    pub fn into_inner(self) -> Cow<'a, str> {
         self.0
     }
 }

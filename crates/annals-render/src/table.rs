@@ -15,14 +15,14 @@ const MAX_TITLE_WIDTH: usize = 60;
 
 /// A table under construction.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
+pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
     /// Starts a table with these columns.
-    pub(crate) fn new(columns: impl IntoIterator<Item = Column>) -> Table {
+    pub fn new(columns: impl IntoIterator<Item = Column>) -> Table {
         Table {
             columns: columns.into_iter().collect(),
             rows: Vec::new(),
@@ -30,13 +30,13 @@ impl Table {
     }
 
     /// Adds a row. Cells beyond the last column are ignored, missing ones are empty.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows
             .push(cells.into_iter().take(self.columns.len()).collect());
     }
 
     /// Formats header and rows in at most `max` columns, if given; each line ends in `\n`.
-    pub(crate) fn render(&self, max: Option<usize>) -> String {
+    pub fn render(&self, max: Option<usize>) -> String {
         let widths = self.choose_widths(max);
         let mut out = String::new();
         let header: Vec<Cell> = self
@@ -185,7 +185,7 @@ impl Table {
 
 /// The format of a column and how it shrinks.
 #[derive(Clone, Debug)]
-pub(crate) struct Column {
+pub struct Column {
     header: &'static str,
     align: Align,
     min: Option<usize>,
@@ -200,7 +200,7 @@ pub(crate) struct Column {
 
 impl Column {
     /// Creates a left-aligned column of medium importance that does not shrink.
-    pub(crate) fn new(header: &'static str) -> Column {
+    pub fn new(header: &'static str) -> Column {
         Column {
             header,
             align: Align::Left,
@@ -215,12 +215,12 @@ impl Column {
     }
 
     /// Creates a column for titles, which may be very long.
-    pub(crate) fn title(header: &'static str) -> Column {
+    pub fn title(header: &'static str) -> Column {
         Column::new(header).min(12).cut(MAX_TITLE_WIDTH)
     }
 
     /// Aligns the cells to the right.
-    pub(crate) fn right(self) -> Column {
+    pub fn right(self) -> Column {
         Column {
             align: Align::Right,
             ..self
@@ -228,7 +228,7 @@ impl Column {
     }
 
     /// Lets the column shrink down to this width.
-    pub(crate) fn min(self, min: usize) -> Column {
+    pub fn min(self, min: usize) -> Column {
         Column {
             min: Some(min),
             ..self
@@ -236,27 +236,27 @@ impl Column {
     }
 
     /// Sets the width beyond which cells are truncated on a terminal.
-    pub(crate) fn max(self, max: usize) -> Column {
+    pub fn max(self, max: usize) -> Column {
         Column { max, ..self }
     }
 
     /// Sets the width beyond which cells are truncated even without a terminal.
-    pub(crate) fn cut(self, cut: usize) -> Column {
+    pub fn cut(self, cut: usize) -> Column {
         Column { cut, ..self }
     }
 
     /// Sets the importance; the lowest shrinks first. The default is 100.
-    pub(crate) fn priority(self, priority: u8) -> Column {
+    pub fn priority(self, priority: u8) -> Column {
         Column { priority, ..self }
     }
 
     /// Marks a key column, which is omitted last.
-    pub(crate) fn key(self) -> Column {
+    pub fn key(self) -> Column {
         Column { key: true, ..self }
     }
 
     /// Truncates cells in the middle (paths), not at the end.
-    pub(crate) fn cut_middle(self) -> Column {
+    pub fn cut_middle(self) -> Column {
         Column {
             shrink: Shrink::Middle,
             ..self
@@ -264,14 +264,14 @@ impl Column {
     }
 
     /// Sets the style of cells without their own.
-    pub(crate) fn style(self, style: Style) -> Column {
+    pub fn style(self, style: Style) -> Column {
         Column { style, ..self }
     }
 }
 
 /// One cell's safe text.
 #[derive(Clone, Debug)]
-pub(crate) struct Cell {
+pub struct Cell {
     text: String,
     width: usize,
     style: Option<Style>,
@@ -279,7 +279,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     /// Creates a cell in its column's style.
-    pub(crate) fn new(text: impl AsRef<str>) -> Cell {
+    pub fn new(text: impl AsRef<str>) -> Cell {
         let text = String::from(safe(text.as_ref()));
         Cell {
             width: width(&text),
@@ -289,7 +289,7 @@ impl Cell {
     }
 
     /// Creates a cell in its own style.
-    pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Cell {
+    pub fn styled(text: impl AsRef<str>, style: Style) -> Cell {
         Cell {
             style: Some(style),
             ..Cell::new(text)

@@ -6,10 +6,10 @@
 //! A closed pipe is an error here so that a command stops at once; `main` turns it into success
 //! with [`is_closed_pipe`].
 
+use super::color::ColorChoice;
 use super::json::{self, OpenDocument};
 use super::pager::{Pager, PagerCommand};
-use super::style::ColorChoice;
-use super::width::width;
+use annals_render::width::width;
 use anstream::adapter::{StripBytes, strip_bytes};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -399,8 +399,8 @@ fn screen_rows(text: &[u8], columns: Option<usize>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::style::{ERROR, paint};
     use super::*;
+    use annals_render::style::{ERROR, paint};
     use std::cell::RefCell;
     use std::rc::Rc;
 
