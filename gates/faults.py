@@ -144,6 +144,7 @@ FOLLOWED_ELSEWHERE = '<{"session":"{id}","id":"%s","role":"user","content":"firs
 VERBS = (
     Verb(()),
     Verb(("projects",)),
+    Verb(("doctor",)),
     Verb(("sessions",)),
     Verb(("sessions", "-n", "1")),
     Verb(("conversations",)),

@@ -70,9 +70,17 @@ const GROUPS: &[(&str, &[&str])] = &[
 ];
 
 #[cfg(feature = "mcp")]
-const MORE: &[&str] = &["chorus", "index", "mcp", "demo", "completions", "help"];
+const MORE: &[&str] = &[
+    "chorus",
+    "index",
+    "mcp",
+    "demo",
+    "doctor",
+    "completions",
+    "help",
+];
 #[cfg(not(feature = "mcp"))]
-const MORE: &[&str] = &["chorus", "index", "demo", "completions", "help"];
+const MORE: &[&str] = &["chorus", "index", "demo", "doctor", "completions", "help"];
 
 /// Find, read, write and keep the conversations of coding agents.
 #[derive(Debug, Parser)]

@@ -526,7 +526,7 @@ impl Context {
     }
 
     /// Returns the layouts of the wanted agent programs.
-    fn layouts(&self) -> impl Iterator<Item = &'static &'static dyn Layout> {
+    pub(crate) fn layouts(&self) -> impl Iterator<Item = &'static &'static dyn Layout> {
         let layouts = annals::layout::LAYOUTS.iter();
         layouts.filter(|layout| is_wanted(&self.agent_programs, **layout))
     }

@@ -15,6 +15,7 @@ mod convert;
 mod cost;
 mod delete;
 mod demo;
+mod doctor;
 mod documents;
 
 mod export;
@@ -164,6 +165,8 @@ pub(crate) enum Command {
     Mcp(mcp::McpArgs),
     /// Create a sample history and show what annals does with it
     Demo(demo::DemoArgs),
+    /// Show what annals sees on this machine, for a bug report
+    Doctor(doctor::DoctorArgs),
     /// Print a shell completion script
     Completions(completions::CompletionsArgs),
     /// Print the completions of a command line, for the scripts
@@ -218,6 +221,7 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         #[cfg(feature = "mcp")]
         Some(Command::Mcp(args)) => mcp::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
+        Some(Command::Doctor(args)) => doctor::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),
         Some(Command::Complete(args)) => complete::run(&args, context),
         Some(Command::Version) => print_version(context),

@@ -455,18 +455,18 @@ fn print_health(context: &mut Context, sessions: &[SessionInfo]) -> Result<()> {
 }
 
 /// Sums the errors and warnings of all sessions.
-fn flaw_counts(sessions: &[SessionInfo]) -> FlawCounts {
+pub(super) fn flaw_counts(sessions: &[SessionInfo]) -> FlawCounts {
     let kinds = sessions.iter().flat_map(|session| &session.flaw_kinds);
     kinds.map(|(kind, count)| (*kind, *count)).collect()
 }
 
 /// Returns true if the agent program may delete a session at its next start.
-fn is_overdue(session: &SessionInfo, now: Timestamp) -> bool {
+pub(super) fn is_overdue(session: &SessionInfo, now: Timestamp) -> bool {
     session.expires.is_some_and(|expires| expires < now)
 }
 
 /// Returns the sessions that the agent program will delete soon.
-fn expiring_sessions(sessions: &[SessionInfo], now: Timestamp) -> Vec<&SessionInfo> {
+pub(super) fn expiring_sessions(sessions: &[SessionInfo], now: Timestamp) -> Vec<&SessionInfo> {
     let soon = now
         .checked_add(SignedDuration::from_hours(EXPIRY_WARNING_DAYS * 24))
         .unwrap_or(now);
@@ -522,11 +522,11 @@ fn all_time_json(sessions: &[SessionInfo], spent: &RecentUsage) -> PeriodJson {
 }
 
 /// Compares layouts too: one directory may hold the trees of two.
-fn is_in_root(session: &SessionInfo, root: &Root) -> bool {
+pub(super) fn is_in_root(session: &SessionInfo, root: &Root) -> bool {
     session.layout == root.layout.name() && session.root == root.path
 }
 
-fn root_bytes(inventory: &Inventory, root: &Root) -> u64 {
+pub(super) fn root_bytes(inventory: &Inventory, root: &Root) -> u64 {
     let is_it = |other: &Root| other.layout.name() == root.layout.name() && other.path == root.path;
     let sessions = inventory.sessions.iter();
     let sessions = sessions.filter(|files| is_it(&files.root));

@@ -14,6 +14,7 @@ mod cost;
 mod delete;
 mod demo;
 mod disagree;
+mod doctor;
 mod export;
 mod files;
 mod findings;

@@ -90,9 +90,10 @@ fn unreadable_archived_log_is_reported_by_every_command() {
     let (stage, logs) = stage(1);
     let log = name(&logs[0]);
     let last = id("6");
-    let verbs: [&[&str]; 12] = [
+    let verbs: [&[&str]; 13] = [
         &[],
         &["projects"],
+        &["doctor"],
         &["sessions"],
         &["sessions", "-n", "1"],
         &["conversations"],

@@ -181,6 +181,7 @@ fn drive(stage: &Stage, layout: &str) {
         &["check"],
         &["repair"],
         &["index"],
+        &["doctor", "--paths"],
         &["chorus", "workspaces"],
         &["chorus", "agents"],
         &["chorus", "settings"],
