@@ -298,6 +298,15 @@ impl Root {
         Ok(Log::open(path, options)?.with_thread_lock(self.thread_lock(path)))
     }
 
+    /// Opens a log of the root to lock it while its files are removed or replaced.
+    pub(crate) fn open_log_to_lock(&self, path: &Path) -> Result<Log> {
+        let options = AppendOptions {
+            lock_only: true,
+            ..AppendOptions::default()
+        };
+        self.open_log(path, options)
+    }
+
     /// Returns the file that the root's program locks while it has the session of a log open.
     pub(crate) fn thread_lock(&self, path: &Path) -> Option<PathBuf> {
         let lock = self.layout.spec().thread_lock?;
