@@ -15,8 +15,9 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
+use crate::root::{Root, ensure_beneath, is_plain_log};
+use crate::store::refuse_rewrite;
 use crate::store::staging::system_time;
-use crate::store::{Root, ensure_beneath, is_plain_log, refuse_rewrite};
 use crate::undo::{FileState, Manifest, RepairRecord, RepairStep, UndoFile, UndoVerb};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, FileId, ReadAt as _};

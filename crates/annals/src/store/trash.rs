@@ -466,12 +466,10 @@ fn move_to(root: &Root, plan: &Manifest, folder: &Path, volumes: &[&RootFile]) -
         match volumes.get(at) {
             None => jsonl::with_document_lock(&from, carry)?,
             Some(_) if at < MAX_LOCKED_LOGS => carry()?,
-            Some(volume) => root
-                .open_log_to_lock(&from)?
-                .with_lock(|_| {
-                    ensure_unchanged(volume)?;
-                    Ok::<_, Error>(carry()?)
-                })?,
+            Some(volume) => root.open_log_to_lock(&from)?.with_lock(|_| {
+                ensure_unchanged(volume)?;
+                Ok::<_, Error>(carry()?)
+            })?,
         }
     }
     for volume in volumes.iter().filter(|file| root.has_lock_file(&file.path)) {

@@ -14,7 +14,7 @@ use annals_layouts::layout::export_file::names_export;
 use annals_layouts::layout::{self, ClaudeCode, Env, ExportFile, LAYOUTS, Layout};
 use annals_layouts::model::{Artifact, ArtifactKind};
 
-use super::ReadFailures;
+use crate::read_failures::ReadFailures;
 
 /// A directory that holds one layout's tree, or an export file.
 #[derive(Clone)]
@@ -398,7 +398,7 @@ impl Root {
 }
 
 /// Returns the root that a file is, if it is an export. A file that cannot be read is none.
-pub(super) fn export_root(path: &Path) -> Option<Root> {
+pub(crate) fn export_root(path: &Path) -> Option<Root> {
     let is_export = is_export_file(path).unwrap_or(false);
     is_export.then(|| Root::with_layout(&ExportFile, path))
 }
