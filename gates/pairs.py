@@ -858,6 +858,7 @@ os.rename(sys.argv[1] + ".new", sys.argv[1])
 """
 CONTROLS = (
     (Verb("a blind archive", python(MOVE, "{log}", "{base}/state/archive"), fills="archive"), "a vanishing archive"),
+    (Verb("a blind archive", python(MOVE, "{log}", "{base}/state/archive"), fills="archive"), "a log kept open"),
     (Verb("a blind delete", python(MOVE, "{log}", "{base}/state/undo/20260101T000000-log"), fills="trash"), "a foreign append"),
     (Verb("a blind delete", python(MOVE, "{log}", "{base}/state/undo/20260101T000000-log"), fills="trash"), "a log kept open"),
     (Verb("a blind rewrite", python(REWRITE, "{log}")), "append"),

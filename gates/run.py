@@ -41,7 +41,7 @@ from table import Row, show
 FUZZ_RUNS = 1_000_000
 # The crate of the storage engine.
 JSONL = "annals-jsonl"
-# The library denies unsafe code, so an address sanitizer has nothing to find in it; debug
+# The library denies unsafe code but for one call without pointers, so an address sanitizer has nothing to find in it; debug
 # assertions and overflow checks are on.
 SANITIZER = ("--sanitizer", "none")
 FUZZ_OPTIONS = ("-rss_limit_mb=2048", "-timeout=30", "-print_final_stats=1")

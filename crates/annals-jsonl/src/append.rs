@@ -50,6 +50,9 @@ pub struct AppendOptions {
     pub network: bool,
     /// Whether the log's own program locks `FILE.lock` and may replace the log with a copy.
     pub lock_file: bool,
+    /// Whether the log is only locked. It is not opened for writing then, so that
+    /// [`Removal::ensure_final`](crate::Removal::ensure_final) is cheap, and cannot be appended to.
+    pub lock_only: bool,
 }
 
 impl Default for AppendOptions {
@@ -60,6 +63,7 @@ impl Default for AppendOptions {
             create: Create::default(),
             network: false,
             lock_file: false,
+            lock_only: false,
         }
     }
 }
@@ -108,7 +112,7 @@ impl Log {
     }
 
     fn with_io(path: PathBuf, options: AppendOptions, device: Box<dyn WriteIo>) -> Result<Self> {
-        let open = Arc::new(OpenFile::new(&path, options.create, options.network)?);
+        let open = Arc::new(OpenFile::new(&path, options)?);
         Ok(Self {
             path,
             thread_lock: None,
@@ -348,11 +352,11 @@ impl Log {
                 return work(&open, held.len(), &mut writer.batch);
             }
             drop(lock);
-            writer.open = Arc::new(OpenFile::new(
-                &self.path,
-                Create::Never,
-                self.options.network,
-            )?);
+            let options = AppendOptions {
+                create: Create::Never,
+                ..self.options
+            };
+            writer.open = Arc::new(OpenFile::new(&self.path, options)?);
         }
     }
 

@@ -20,6 +20,7 @@ mod batch;
 mod error;
 mod file_id;
 mod group_commit;
+mod lease;
 mod lock;
 pub mod lock_file;
 mod move_file;

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::append::AppendOptions;
 use super::group_commit::GroupCommit;
 use crate::{Error, Result};
 
@@ -32,13 +33,20 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    pub(crate) fn new(path: &Path, create: Create, network: bool) -> Result<Self> {
+    pub(crate) fn new(path: &Path, options: AppendOptions) -> Result<Self> {
+        let AppendOptions {
+            create,
+            network,
+            lock_only,
+            ..
+        } = options;
         // A path that names a pipe or a terminal must not block the process or become its
         // controlling terminal.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = OpenOptions::new()
             .read(true)
-            .append(true)
+            // Network file systems lock only files that are open for writing.
+            .append(!lock_only || network)
             .create_new(create == Create::New)
             .mode(0o600)
             .custom_flags(flags.bits().cast_signed())

@@ -65,8 +65,9 @@ pub fn ensure_not_open<'a>(files: impl IntoIterator<Item = (&'a Path, &'a FileId
 pub(crate) fn find_holder<'a>(
     files: impl IntoIterator<Item = (&'a Path, &'a FileId)>,
 ) -> Option<(&'a Path, OpenFileHolder)> {
+    let mut files = files.into_iter().peekable();
+    files.peek()?;
     let scan = OpenFiles::scan();
-    let mut files = files.into_iter();
     files.find_map(|(path, id)| Some((path, scan.open.get(&(id.dev, id.ino))?.clone())))
 }
 

@@ -33,6 +33,7 @@ use tempfile::NamedTempFile;
 
 use super::FileId;
 use super::file_id::is_at_path;
+use super::lease::is_closed_for_writing;
 use super::open_files;
 use super::presence::exists;
 use super::replace::{Digest, open_document, parent, sync_parent};
@@ -202,7 +203,12 @@ impl Removal {
     /// Checks that renamed files are unchanged and that no other program has one open for writing. Does
     /// not wait: see [`Self::wait_until_closed`].
     pub fn ensure_final<'a>(renamed: impl Iterator<Item = &'a Removal> + Clone) -> Result<()> {
-        ensure_closed(renamed.clone().map(|it| (it.path.as_path(), &it.id)))?;
+        // The caller locks logs without opening them for writing. Only a file that someone has open, or
+        // for which the system grants no lease, is looked for among the open files of all processes.
+        let maybe_open = renamed
+            .clone()
+            .filter(|it| !is_closed_for_writing(&it.file));
+        ensure_closed(maybe_open.map(|it| (it.path.as_path(), &it.id)))?;
         for removal in renamed {
             let now = removal.file.metadata();
             let now = now.map_err(|error| Error::io("stat", &removal.path, error))?;
@@ -466,6 +472,24 @@ mod tests {
         let removal = Removal::open(&path, &id).unwrap();
         removal.rename_away().unwrap();
         ensure_final(&removal).unwrap();
+    }
+
+    /// The lock of the caller does not keep the kernel from granting a lease.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_log_that_is_only_locked_is_not_open_for_writing() {
+        use crate::{AppendOptions, Log};
+        let dir = tempfile::tempdir().unwrap();
+        let (path, removal) = removal(dir.path());
+        for lock_only in [true, false] {
+            let options = AppendOptions {
+                lock_only,
+                ..AppendOptions::default()
+            };
+            let log = Log::open(&path, options).unwrap();
+            let look = |_: &File| Ok::<_, Error>(is_closed_for_writing(&removal.file));
+            assert_eq!(log.with_lock(look).unwrap(), lock_only);
+        }
     }
 
     /// A new file in the directory, synced.

@@ -155,6 +155,7 @@
 )]
 
 pub mod archive;
+mod archive_format;
 pub mod check;
 pub mod convert;
 pub mod cost;
@@ -163,9 +164,11 @@ mod error;
 pub mod export;
 #[cfg(feature = "index")]
 pub mod index;
+mod read_failures;
 pub mod repair;
 pub mod resume;
 pub mod retain;
+mod root;
 #[cfg(feature = "search")]
 pub mod search;
 #[cfg(feature = "index")]

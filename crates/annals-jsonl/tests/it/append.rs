@@ -23,6 +23,7 @@ const OS: AppendOptions = AppendOptions {
     create: Create::Never,
     network: false,
     lock_file: false,
+    lock_only: false,
 };
 const DISK: AppendOptions = AppendOptions {
     durability: Durability::Disk,

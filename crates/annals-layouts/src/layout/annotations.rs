@@ -219,6 +219,6 @@ pub(crate) fn encode(
         }
         _ => return Ok(None),
     }
-    let line = serde_json::to_vec(&line).map_err(|error| Error::refused(error.to_string()))?;
+    let line = super::write::encode(&line)?;
     Ok(Some((line, id)))
 }

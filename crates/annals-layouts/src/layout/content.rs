@@ -655,6 +655,12 @@ pub(crate) fn output_json(output: &[Block]) -> Result<String> {
     blocks_json(output)
 }
 
+/// Returns whether a message has nothing but blank texts.
+pub(crate) fn is_blank(blocks: &[Block]) -> bool {
+    let blank = |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
+    blocks.iter().all(blank)
+}
+
 /// Returns JSON on one line. Line breaks in valid JSON are only white space between tokens.
 pub(crate) fn one_line(json: &str) -> Result<String> {
     serde_json::from_str::<serde::de::IgnoredAny>(json)

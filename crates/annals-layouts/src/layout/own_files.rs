@@ -12,7 +12,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::{AgentId, Artifact, ArtifactKind, SessionId, Todo};
 
 use super::{AppendState, Edit, ORIGIN_FILE, is_removed, path_parts};
@@ -107,7 +107,7 @@ pub(crate) fn todos_edit(head: &AppendState, folder: Option<&str>, todos: &[Todo
         ..Artifact::new(ArtifactKind::Todos)
     };
     let path = path_for(&file).unwrap_or_default();
-    let bytes = serde_json::to_vec(todos).map_err(|error| Error::refused(error.to_string()))?;
+    let bytes = super::write::encode(todos)?;
     Ok(Edit::Replace { path, bytes })
 }
 

@@ -10,14 +10,17 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use serde::Serialize;
 
 use super::append_state::AppendState;
 use super::content::{GivenBlocks, UNNAMED_CALL_PREFIX};
 use super::spec::{SessionListWriter, WriterSpec};
 use super::usage_fields::truncate_to_millis;
+use super::{Decoded, Decoder, Record};
 use crate::error::{Error, Result};
 use crate::model::{
-    AgentId, Artifact, Block, Body, Draft, EntryId, EntryKey, Members, SYNTHETIC, SessionId, Todo,
+    AgentId, Artifact, Block, Body, Draft, EntryId, EntryKey, Members, Message, SYNTHETIC,
+    SessionId, Span, Todo,
 };
 
 /// Maps changes to edits. Pure: the store passes in what it needs and applies the result.
@@ -487,5 +490,30 @@ impl PlanContext<'_> {
         });
         *newest = Some(newest.map_or(time, |newest| newest.max(time)));
         time
+    }
+}
+
+/// Encodes a line or a document as JSON.
+pub(crate) fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
+}
+
+/// Returns the message that a reader decodes from a line that is not the first.
+pub(crate) fn message_of_line(decoder: &mut dyn Decoder, line: &[u8]) -> Option<Message> {
+    let record = Record {
+        span: Span {
+            offset: 1,
+            len: line.len() as u64,
+            line: 2,
+        },
+        bytes: line,
+        terminated: true,
+        oversize: false,
+    };
+    let mut sink = Decoded::default();
+    decoder.decode(&record, &mut sink);
+    match sink.items.into_iter().next()?.body {
+        Body::Message(message) => Some(message),
+        _ => None,
     }
 }

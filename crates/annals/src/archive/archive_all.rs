@@ -9,13 +9,13 @@ use jiff::{SignedDuration, Timestamp};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::archived_session::ArchivedSession;
-use super::manifest::{Manifest, file_path};
 use super::mirror::{Contents, Mirror};
-use super::root_archive::RootArchive;
 use super::session::{self, Archived};
-use super::verify::{Damage, VerifyReport, verify_written};
 use super::{Archive, root_files};
+use crate::archive_format::archived_session::ArchivedSession;
+use crate::archive_format::manifest::{Manifest, file_path};
+use crate::archive_format::root_archive::RootArchive;
+use crate::archive_format::verify::{Damage, VerifyReport, verify_written};
 use crate::error::{Error, Result};
 use crate::store::{FileSet, Inventory, Root, SessionFiles, Store};
 use annals_jsonl as jsonl;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Archive;
-use super::archived_session::{ArchivedSession, group};
-use super::root_archive::{RootArchive, has_lost_root};
-use super::root_files::ROOT_ID;
-use super::verify::Damage;
+use super::ROOT_ID;
+use crate::archive_format::archived_session::{ArchivedSession, group};
+use crate::archive_format::root_archive::{RootArchive, has_lost_root};
+use crate::archive_format::verify::Damage;
 use crate::error::{Error, Result};
 use crate::store::Root;
 use annals_jsonl as jsonl;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use super::archived_session::ArchivedSession;
+use crate::archive_format::archived_session::ArchivedSession;
 use crate::store::{ReadFailures, Root, Store};
 use annals_layouts::model::SessionId;
 

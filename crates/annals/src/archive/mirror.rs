@@ -25,14 +25,14 @@ use rayon::prelude::*;
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
-use super::attributes::{self, ArchivedDir, ExtendedAttribute, Owner};
-use super::checksum::Checksum;
-use super::compressed_file::{CompressedFile, FRAME, FrameEncoder};
-use super::manifest::{
+use crate::archive_format::attributes::{self, ArchivedDir, ExtendedAttribute, Owner};
+use crate::archive_format::checksum::Checksum;
+use crate::archive_format::compressed_file::{CompressedFile, FRAME, FrameEncoder};
+use crate::archive_format::manifest::{
     Line, Manifest, Member, SessionKey, file_path, temporary_path, version_path,
 };
-use super::root_archive::{RootArchive, write_error};
-use super::verify::is_damage;
+use crate::archive_format::root_archive::{RootArchive, write_error};
+use crate::archive_format::verify::is_damage;
 use crate::error::{Error, Result};
 use annals_jsonl::{self as jsonl, FileId, ReadAt as _};
 use annals_layouts::model::ArtifactKind;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::archived_session::{ArchivedSession, group};
 use super::locate::FileLocator;
-use super::manifest::{self, Line, Member};
-use super::root_archive::{ROOT_NAMES, remove_if_exists, sync_dir};
 use super::{Archive, find};
+use crate::archive_format::archived_session::{ArchivedSession, group};
+use crate::archive_format::manifest::{self, Line, Member};
+use crate::archive_format::root_archive::{ROOT_NAMES, remove_if_exists, sync_dir};
 use crate::error::{Error, Result};
 use crate::store::Root;
 use annals_jsonl as jsonl;

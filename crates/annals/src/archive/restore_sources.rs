@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::archived_session::ArchivedSession;
 use super::find::only;
+use crate::archive_format::archived_session::ArchivedSession;
 use crate::error::Result;
 use crate::store::{Root, SessionFiles, Store};
 

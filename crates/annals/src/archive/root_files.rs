@@ -7,9 +7,6 @@
 use crate::store::{FileSet, Inventory, Root};
 use annals_layouts::model::{Artifact, ArtifactKind};
 
-/// Names these files where a session is named by its id.
-pub const ROOT_ID: &str = "root";
-
 /// Returns whether a file is worth archiving. Files derived from logs are rebuilt from them, and
 /// program output or state is not history.
 fn is_missed(root: &Root, artifact: &Artifact) -> bool {
@@ -21,15 +18,6 @@ fn is_missed(root: &Root, artifact: &Artifact) -> bool {
         ArtifactKind::SessionList => artifact.folder.is_none(),
         _ => true,
     }
-}
-
-/// Returns whether an archived file of this kind is listed like a file in the root. Without the
-/// root's session list, archived sessions would lose their projects.
-pub(crate) fn is_listed_when_archived(kind: ArtifactKind) -> bool {
-    matches!(
-        kind,
-        ArtifactKind::History | ArtifactKind::Plan | ArtifactKind::SessionList
-    )
 }
 
 /// Returns the files of a root that belong to no session and are archived.

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::Archive;
 use super::archive_all;
-use super::archived_session::{ArchivedSession, group};
-use super::checksum::Checksum;
-use super::manifest::{Line, Manifest, Member, SessionKey, file_path};
 use super::mirror::{Contents, Mirror, Stored, open_source};
-use super::root_archive::RootArchive;
-use super::verify::{verify_member, verify_written};
-use super::{Archive, manifest};
+use crate::archive_format::archived_session::{ArchivedSession, group};
+use crate::archive_format::checksum::Checksum;
+use crate::archive_format::manifest::{self, Line, Manifest, Member, SessionKey, file_path};
+use crate::archive_format::root_archive::RootArchive;
+use crate::archive_format::verify::{verify_member, verify_written};
 use crate::error::{Error, Result};
 use crate::store::{FileCopies, FileSet, Root, SessionFiles, Store};
 use annals_jsonl::Error as FileError;
@@ -52,16 +52,6 @@ pub struct Archived {
 }
 
 impl Store {
-    /// Opens the archive.
-    pub fn archive(&self) -> Result<Archive> {
-        match self.state_dir() {
-            Some(state) => Ok(Archive::open(state)
-                .sharing(self.manifests())
-                .reporting_to(self.failures())),
-            None => Err(Error::refused("no state directory to archive to")),
-        }
-    }
-
     /// Plans archiving a group of sessions that share files; most groups are one session. See
     /// [`SessionFiles::group_by_shared_files`].
     pub fn plan_archive(&self, group: &[&SessionFiles], removing: bool) -> Result<Archived> {
@@ -225,7 +215,9 @@ impl<'a> Copies<'a> {
         let mut files: Vec<PathBuf> = self.stored.iter().map(|(path, _)| path.clone()).collect();
         files.push(self.root.dir.join(manifest::NAME));
         self.root.sync(&files)?;
-        super::root_archive::sync_dir(self.root.dir.parent().unwrap_or(&self.root.dir))?;
+        crate::archive_format::root_archive::sync_dir(
+            self.root.dir.parent().unwrap_or(&self.root.dir),
+        )?;
         for member in &self.session.members {
             if let Ok(content) = self.session.file(member) {
                 content.drop_page_cache();

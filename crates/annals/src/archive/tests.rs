@@ -6,6 +6,7 @@ mod removal;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,10 @@ use tempfile::TempDir;
 
 use super::mirror::{Contents, Stored};
 use super::*;
+use crate::archive_format::manifest::Manifest;
+use crate::archive_format::{Checksum, RootArchive, manifest, names, root_archive};
+use crate::error::{Error, Result};
+use crate::root::Root;
 use annals_jsonl::ReadAt as _;
 
 const ID: &str = "8c549c46-16ca-47dd-b731-f4c264becc53";

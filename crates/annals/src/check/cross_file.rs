@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use crate::archive::Archive;
+use crate::error::Error;
 use crate::store::{
     Inventory, MAX_DEPTH, Root, RootFile, SessionFiles, listed_sessions, record_source,
     rows_without_log,
 };
+use annals_jsonl as jsonl;
 use annals_layouts::model::{ArtifactKind, FlawKind, SessionId};
 
 use super::archived::{ArchiveLookup, only_archived_detail};
@@ -280,6 +282,13 @@ pub(super) fn lost_beginnings(inventory: &Inventory, traces: &[LogTraces<'_>]) -
                     base.end, log.id.len
                 ),
             ),
+            Some(log) if ends_inside_line(fork.root, log, base.end) => (
+                FlawKind::CutHistory,
+                format!(
+                    "it continues the first {} bytes of session {named}, which end inside a line; annals reads the lines before it",
+                    base.end
+                ),
+            ),
             Some(_) if seen.len() > MAX_DEPTH => (
                 FlawKind::CutHistory,
                 format!(
@@ -294,6 +303,18 @@ pub(super) fn lost_beginnings(inventory: &Inventory, traces: &[LogTraces<'_>]) -
         ));
     }
     found
+}
+
+/// Returns whether the first `end` bytes of a log, which is not shorter, end inside a line.
+fn ends_inside_line(root: &Root, log: &RootFile, end: u64) -> bool {
+    let Some(last) = end.checked_sub(1).filter(|_| log.id.len >= end) else {
+        return false;
+    };
+    let byte = root.failures.ok(log.open_bytes().and_then(|bytes| {
+        let byte = jsonl::read_span(&bytes, last, 1);
+        byte.map_err(|error| Error::io("read", &log.path, error))
+    }));
+    byte.is_some_and(|byte| byte != b"\n")
 }
 
 /// Reports session logs with the same id at several paths.

@@ -6,6 +6,7 @@
 //! reject are replaced with ids that depend only on them (`Writer::valid_id`).
 
 mod agent;
+mod entry;
 mod exported_records;
 mod output;
 mod session_data;
@@ -24,11 +25,11 @@ use annals_jsonl as jsonl;
 use annals_layouts::json;
 use annals_layouts::layout::{
     AppendState, Change, Decoded, Edit, EditPlan, NewSession, OpenReply, PlanContext, RowUpdate,
-    Writer, export_file, is_model,
+    Writer, is_model,
 };
 use annals_layouts::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, EntryKey, Link, Members,
-    Outline, OutlineKind, SessionId, TitleSource, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, EntryKey, Link, Outline,
+    OutlineKind, SessionId, TitleSource, Usage,
 };
 use annals_layouts::tree::Tree;
 
@@ -40,7 +41,7 @@ use super::origin::{self, GENERATED, Header, MAX_INLINE, SourceFile, SourcePosit
 use super::other_files::{source_file, to_json, write_whole_file};
 use super::restore_filter::RestoreFilter;
 use super::source::{SourceLine, each_line};
-use super::summary::{MEMBER_PREFIX, artifact_label, body_kind, lost_members, update_row};
+use super::summary::{MEMBER_PREFIX, artifact_label, lost_members};
 use super::{Counts, SessionOutcome, TargetIds, later_changes, restore};
 use crate::store::staging::{StagedFile, StagingDir};
 
@@ -620,158 +621,6 @@ impl<'a> SessionEncoder<'a> {
         })
     }
 
-    /// Returns the lines that an entry becomes, with their files; none if the target cannot
-    /// represent it.
-    fn encode_entry(
-        &mut self,
-        entry: Entry,
-        volume: usize,
-        pen: &mut TargetLog,
-        links: &Links<'_>,
-        refused: &mut HashSet<EntryKey>,
-    ) -> Result<Vec<(PathBuf, Vec<u8>)>> {
-        let at = links.outline_index(volume, &entry);
-        if at.is_some_and(|at| links.is_replaced(at)) {
-            self.leave_out("replaced record");
-            return Ok(Vec::new());
-        }
-        if matches!(entry.body, Body::Todos(_)) || is_export_head(self.session, &entry) {
-            // Written with the session and its agents.
-            return Ok(Vec::new());
-        }
-        let key = entry.id.as_ref().map(EntryId::key);
-        let what = body_kind(&entry.body);
-        let has_channel = self.target.writer.draft_members().contains(&CHANNEL);
-        if !self.target.origin && !has_channel && entry.context.channel.is_some() {
-            self.leave_out(CHANNEL);
-        }
-        let chained = matches!(
-            entry.body,
-            Body::Message(_) | Body::Compaction { .. } | Body::System { .. }
-        );
-        let sidechain = entry.sidechain && pen.head.agent.is_none();
-        let aside = sidechain.then(|| entry.agent.clone());
-        let fitting = |id: &EntryId| EntryId::new(&self.target.writer.valid_id(id.as_str()));
-        let time = entry.time;
-        let now = time.or(pen.head.time).unwrap_or(self.started);
-        let parent = at.and_then(|at| links.parent(at, refused));
-        let continues = at
-            .filter(|_| !self.session.root().layout.follows_parent_links())
-            .and_then(|at| links.continued_entry(at, refused));
-        pen.head.leaf = parent.as_ref().map(fitting);
-        pen.head.continues = continues.as_ref().map(fitting);
-        pen.head.last_message = pen.last.get(&aside).cloned();
-        let resumed = pen.resumed.as_ref();
-        pen.head.is_aside =
-            resumed.is_some_and(|resumed| !at.is_some_and(|at| resumed.contains(&at)));
-        pen.head.set_context(entry.context);
-        let rest = at.and_then(|at| pen.replies.rest.get(&at)).cloned();
-        pen.head.reply_rest = rest.unwrap_or_default();
-        pen.head.continues_reply = at.is_some_and(|at| pen.replies.later.contains(&at));
-        let (members, unknown): (Members, Members) = entry
-            .members
-            .into_iter()
-            .partition(|(name, _)| self.target.writer.draft_members().contains(&name.as_str()));
-        if !self.target.origin {
-            // The recorded cost of a reply is converted.
-            let cost = self.session.root().layout.writer();
-            let cost = cost.and_then(|writer| writer.cost_member());
-            let lost = unknown
-                .iter()
-                .filter(|(name, _)| cost != Some(name.as_str()));
-            lost.for_each(|(name, _)| self.leave_out(name));
-        }
-        let id = match at {
-            Some(at) => entry.id.map(|id| links.unique_id(at, id)),
-            None => entry.id,
-        };
-        let mut draft = Draft {
-            members,
-            id: id.as_ref().map(fitting),
-            time: Some(now),
-            sidechain,
-            agent: aside.clone().flatten(),
-            ..Draft::new(entry.body)
-        };
-        if let Body::Summary { leaf, .. } = &mut draft.body {
-            *leaf = leaf.as_ref().map(fitting);
-        }
-        pen.apply_usage(&mut draft.body);
-        let writer = self.target.writer;
-        let leaf = pen.head.leaf.as_ref();
-        let response = self.with_context(now, |stamp| {
-            let body = &mut draft.body;
-            pen.reply.give_id(writer, leaf, body, stamp.new_id)
-        });
-        let change = Change::Append(vec![draft]);
-        let plan = match self.plan(&pen.head, &change, now) {
-            Ok(plan) => plan,
-            Err(error) if error.is_refusal() => {
-                refused.extend(key.filter(|_| chained));
-                pen.save_usage(&change);
-                self.leave_out(&what);
-                return Ok(Vec::new());
-            }
-            Err(error) => return Err(error),
-        };
-        if chained && let Some(last) = plan.added.last() {
-            pen.last.insert(aside, last.clone());
-        }
-        if pen.head.agent.is_none()
-            && let Some(last) = plan.added.last()
-        {
-            self.last_line = Some(last.clone());
-            self.written.extend(at.zip(Some(last.clone())));
-        }
-        if chained {
-            pen.reply.wrote(plan.added.last().cloned(), response);
-        }
-        // The title of a sub-agent's log is not the title of the session.
-        if let Some(title) = plan.title
-            && pen.head.agent.is_none()
-        {
-            self.title = Some(title);
-        }
-        pen.head.time = pen.head.time.max(time).max(plan.time);
-        if let Change::Append(drafts) = &change {
-            for draft in drafts {
-                pen.head.add_message(&draft.body);
-                if chained && pen.listed {
-                    let row = self.rows.entry(pen.head.log.clone()).or_default();
-                    update_row(row, plan.added.len(), draft, time);
-                    if pen.head.agent.is_some() {
-                        // Nobody types to a sub-agent: a reader finds no prompt in its log, and a
-                        // rebuilt session list must be the same.
-                        row.prompt = None;
-                    }
-                }
-            }
-        }
-        self.counts.add_converted(&what);
-        let cost = at.and_then(|at| links.recorded_cost(at));
-        let cost = cost.map(|cost| cost.to_string());
-        let cost_member = self.target.writer.cost_member();
-        if cost.is_some() && cost_member.is_none() {
-            self.leave_out("recorded cost");
-        }
-        let mut lines = Vec::new();
-        for edit in plan.edits {
-            match edit {
-                Edit::Append { path, lines: more } => {
-                    lines.extend(more.into_iter().map(|line| (path.clone(), line)));
-                    if let (Some(name), Some(cost), Some((_, line))) =
-                        (cost_member, &cost, lines.first_mut())
-                        && let Some(with_cost) = json::set_members(line, &[(name, cost)])
-                    {
-                        *line = with_cost;
-                    }
-                }
-                other => self.write_edits(vec![other], GENERATED)?,
-            }
-        }
-        Ok(lines)
-    }
-
     /// Counts something that the target cannot represent.
     fn leave_out(&mut self, kind: &str) {
         match self.keeps_record {
@@ -814,11 +663,6 @@ impl<'a> SessionEncoder<'a> {
             _ => Ok(()),
         }
     }
-}
-
-/// Returns whether an entry is made from the head of an exported session or agent.
-fn is_export_head(session: &Session, entry: &Entry) -> bool {
-    session.root().layout.root_is_file() && export_file::is_head(entry)
 }
 
 /// Returns the first model in a log, for earlier replies that name none.

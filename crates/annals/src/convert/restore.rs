@@ -10,7 +10,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::store::{Root, RootFile, SessionFiles, is_gone, unnumbered_record};
+use crate::read_failures::is_gone;
+use crate::store::{Root, RootFile, SessionFiles, unnumbered_record};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{MAX_LINE, RangeReader, Scanner, open_to_read};
 use annals_layouts::layout::{Decoder, ORIGIN_FILE};

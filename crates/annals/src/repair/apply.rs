@@ -15,11 +15,12 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
+use crate::root::{Root, ensure_beneath, is_plain_log};
+use crate::store::refuse_rewrite;
 use crate::store::staging::system_time;
-use crate::store::{Root, ensure_beneath, is_plain_log, refuse_rewrite};
 use crate::undo::{FileState, Manifest, RepairRecord, RepairStep, UndoFile, UndoVerb};
 use annals_jsonl::Error as FileError;
-use annals_jsonl::{self as jsonl, AppendOptions, FileId, ReadAt as _};
+use annals_jsonl::{self as jsonl, FileId, ReadAt as _};
 use annals_layouts::model::SessionId;
 use annals_layouts::text::pluralize;
 
@@ -40,7 +41,7 @@ impl Repairs<'_> {
         let path = &plan.file.path;
         plan.root.ensure_inside(path)?;
         refuse_rewrite(&plan.root, path)?;
-        let log = plan.root.open_log(path, AppendOptions::default())?;
+        let log = plan.root.open_log_to_lock(path)?;
         log.with_lock(|handle| {
             let metadata = handle.metadata().map_err(|e| Error::io("stat", path, e))?;
             if !FileId::from(&metadata).untouched(&plan.file.id) {
@@ -112,7 +113,7 @@ impl Repairs<'_> {
         let original = saved_path(&vault.folder(&kept.id)?, &kept.path);
         // A repair or an undo may have been killed while the log had another name.
         jsonl::put_back_file(&path)?;
-        let log = root.open_log(&path, AppendOptions::default())?;
+        let log = root.open_log_to_lock(&path)?;
         log.with_lock(|handle| {
             let metadata = handle.metadata().map_err(|e| Error::io("stat", &path, e))?;
             let now = hash(handle, metadata.len()).map_err(|e| Error::io("read", &path, e))?;

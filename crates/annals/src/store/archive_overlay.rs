@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::archive::{self, Archive, ArchivedMember, Member, MissingFiles, SessionKey};
+use crate::archive_format::{self, Archive, ArchivedMember, Member, MissingFiles, SessionKey};
 use crate::error::{Error, Result};
 use annals_jsonl::OpenLog;
 use annals_layouts::model::{AgentId, Artifact, ArtifactKind, Body, ListRow, SessionId};
@@ -117,7 +117,7 @@ pub(super) fn add_archived(
         let is_attachment = is_attachment(kind);
         let mut is_of_live = false;
         let is_wanted = match member.sessions.as_slice() {
-            [] => archive::is_listed_when_archived(kind),
+            [] => archive_format::is_listed_when_archived(kind),
             sessions => {
                 is_of_live = sessions
                     .iter()

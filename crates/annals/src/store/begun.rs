@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use annals_jsonl::Error as FileError;
-use annals_jsonl::{AppendOptions, Create, FileId, Removal, lock_file};
+use annals_jsonl::{Create, FileId, Removal, lock_file};
 use annals_layouts::layout::NewSession;
 
 use super::resolve::MissingLog;
@@ -95,7 +95,7 @@ impl BegunLog {
         let Some(made) = self.made else {
             return Ok(());
         };
-        let log = match made.root.open_log(&made.log, AppendOptions::default()) {
+        let log = match made.root.open_log_to_lock(&made.log) {
             Err(Error::File(FileError::Io { source, .. }))
                 if source.kind() == io::ErrorKind::NotFound =>
             {

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::archive::Archive;
+use crate::archive_format::Archive;
 use crate::error::{Error, Result};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, FileId, OpenLog, RangeReader};

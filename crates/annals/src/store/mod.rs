@@ -49,12 +49,10 @@ mod log_totals;
 mod mirror;
 mod project_hints;
 mod query;
-mod read_failures;
 pub(crate) mod record_source;
 mod remove;
 mod removed;
 mod resolve;
-mod root;
 mod selection;
 mod session;
 mod session_cost;
@@ -78,8 +76,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use jiff::tz::TimeZone;
 use rayon::prelude::*;
 
-use crate::error::Result;
+use crate::archive_format::{Archive, ManifestCache};
+use crate::error::{Error, Result};
 
+pub use crate::read_failures::ReadFailures;
+pub use crate::root::Root;
 pub use agent::{Agent, Call};
 pub(crate) use append_point::ensure_not_in_use;
 pub use begun::BegunLog;
@@ -115,13 +116,9 @@ pub use log_totals::Totals;
 pub use mirror::Mirror;
 pub use project_hints::FolderHints;
 pub use query::{MessageCounts, MessageFilter, Stats};
-pub use read_failures::ReadFailures;
-pub(crate) use read_failures::is_gone;
 pub(crate) use remove::{FileCopies, FileSet, ensure_untouched};
 pub(crate) use removed::put_back_removed;
 pub use resolve::{MissingLog, Target};
-pub use root::Root;
-pub(crate) use root::{ensure_beneath, is_plain_log};
 pub use selection::SelectedEntries;
 pub use session::Session;
 pub use session_list::StaleSessionList;
@@ -152,7 +149,7 @@ pub struct Store {
     /// Its index, if it has one.
     index: Option<store_index::SharedIndex>,
     /// Manifests of archives that were read.
-    manifests: crate::archive::ManifestCache,
+    manifests: ManifestCache,
 }
 
 impl Store {
@@ -187,9 +184,14 @@ impl Store {
         self
     }
 
-    /// Returns the manifests of archives that were read.
-    pub(crate) fn manifests(&self) -> &crate::archive::ManifestCache {
-        &self.manifests
+    /// Opens the archive.
+    pub fn archive(&self) -> Result<Archive> {
+        match self.state_dir() {
+            Some(state) => Ok(Archive::open(state)
+                .sharing(&self.manifests)
+                .reporting_to(self.failures())),
+            None => Err(Error::refused("no state directory to archive to")),
+        }
     }
 
     /// Read failures that did not prevent an answer.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use annals_jsonl::Error as FileError;
-use annals_jsonl::{self as jsonl, AppendOptions, FileId, Removal};
+use annals_jsonl::{self as jsonl, FileId, Removal};
 
 use super::inventory::{RootFile, SessionFiles};
 use super::{Root, Store, fork_bases, session_list, trash};
@@ -100,7 +100,7 @@ impl FileSet {
         let logs = self.files.iter().take(self.volumes);
         let logs = logs.take(trash::MAX_LOCKED_LOGS).map(|(within, _)| {
             let path = self.root.path.join(within);
-            self.root.open_log(&path, AppendOptions::default())
+            self.root.open_log_to_lock(&path)
         });
         trash::with_all_locked(&logs.collect::<Result<Vec<_>>>()?, work)
     }
@@ -240,7 +240,7 @@ fn remove_all<'a>(
     let logs = (first..)
         .zip(files)
         .filter(|(number, _)| further.contains(number));
-    let logs = logs.map(|(_, (path, _))| holdings.root.open_log(path, AppendOptions::default()));
+    let logs = logs.map(|(_, (path, _))| holdings.root.open_log_to_lock(path));
     let logs = logs.collect::<Result<Vec<_>>>()?;
     trash::with_all_locked(&logs, || {
         Removal::wait_until_closed(files.iter().map(|(path, id)| (path.as_path(), *id)))?;

@@ -326,7 +326,7 @@ impl Store {
 
     /// Finds the root that contains a file, or is that file, whether or not it is open.
     fn root_at(&self, path: &Path) -> Option<Root> {
-        let root = root_above(path).or_else(|| super::root::export_root(path));
+        let root = root_above(path).or_else(|| crate::root::export_root(path));
         root.map(|root| root.reporting_to(self.failures()))
     }
 }

@@ -24,7 +24,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::undo::{Manifest, UndoConfigEntry, UndoFile, UndoRow, UndoVerb, Vault};
 use annals_jsonl::Error as FileError;
-use annals_jsonl::{self as jsonl, AppendOptions, Log};
+use annals_jsonl::{self as jsonl, Log};
 use annals_layouts::model::SessionId;
 
 use super::archive_overlay::{StoredRows, stored_rows};
@@ -466,12 +466,10 @@ fn move_to(root: &Root, plan: &Manifest, folder: &Path, volumes: &[&RootFile]) -
         match volumes.get(at) {
             None => jsonl::with_document_lock(&from, carry)?,
             Some(_) if at < MAX_LOCKED_LOGS => carry()?,
-            Some(volume) => root
-                .open_log(&from, AppendOptions::default())?
-                .with_lock(|_| {
-                    ensure_unchanged(volume)?;
-                    Ok::<_, Error>(carry()?)
-                })?,
+            Some(volume) => root.open_log_to_lock(&from)?.with_lock(|_| {
+                ensure_unchanged(volume)?;
+                Ok::<_, Error>(carry()?)
+            })?,
         }
     }
     for volume in volumes.iter().filter(|file| root.has_lock_file(&file.path)) {

@@ -24,6 +24,7 @@ mod gates;
 mod histories;
 mod import_again;
 mod laws;
+mod layers;
 mod ledger;
 mod orchestrator;
 mod query;

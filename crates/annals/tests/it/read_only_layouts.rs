@@ -640,10 +640,17 @@ fn forks_without_their_beginning_are_read_once_and_reported() {
         .replace('@', PARENT);
     let own = fork.replace(PARENT, FORK);
     let far = fork.replace(END, "999999999");
+    let inside = fork.replace(END, "15631");
     /// Name, ids and texts of the logs, messages of the fork, part of the finding.
     type Forked<'a> = (&'a str, &'a [(&'a str, &'a str)], usize, &'a str);
-    let cases: [Forked<'_>; 5] = [
+    let cases: [Forked<'_>; 6] = [
         ("whole", &[(PARENT, &parent), (FORK, &fork)], 9, ""),
+        (
+            "inside a line",
+            &[(PARENT, &parent), (FORK, &inside)],
+            9,
+            "which end inside a line",
+        ),
         ("missing", &[(FORK, &fork)], 2, "whose log is missing"),
         (
             "short",

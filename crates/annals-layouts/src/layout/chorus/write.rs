@@ -8,7 +8,6 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::json;
@@ -17,6 +16,7 @@ use crate::layout::member_type::{MemberType, check_optional, check_required};
 use crate::layout::usage_fields::{
     USAGE_MEMBER, draft_usage_members, format_time, truncate_to_millis, usage_json,
 };
+use crate::layout::write::encode;
 use crate::layout::{
     AppendState, Change, Edit, EditPlan, ForkEdit, ForkParent, ListUpdate, NewSession, PlanContext,
     RowUpdate, SessionListWriter, Spawn, Writer, WriterSpec,
@@ -682,10 +682,6 @@ fn split_blocks(message: &Message) -> Vec<&[Block]> {
         .chunk_by(|a, b| !alone(a) && !alone(b))
         .collect();
     if parts.is_empty() { vec![&[]] } else { parts }
-}
-
-fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
 }
 
 /// Returns the time of the line `lines` lines after one with this time.

@@ -10,7 +10,7 @@ use crate::model::{Block, Members, Message, Role};
 
 use super::line::MESSAGE_COUNT;
 use super::output::{LineOut, MessageOut, StopOut, ToolOutcomeOut};
-use super::write::encode;
+use crate::layout::write::encode;
 
 /// Encodes the line of a part of a message. `common` has the members shared by all lines.
 pub(super) fn message_line(

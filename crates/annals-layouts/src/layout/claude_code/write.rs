@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::json;
 use crate::layout::content::{GivenBlocks, content_json};
 use crate::layout::usage_fields::{format_time, truncate_to_millis};
+use crate::layout::write::encode;
 use crate::layout::{
     AppendState, Change, Edit, EditPlan, ForkEdit, ForkParent, NewSession, PROGRAM, PlanContext,
     Spawn, Writer, WriterSpec, is_model,
@@ -712,10 +713,6 @@ fn first_model(change: &Change) -> Option<String> {
         Body::Message(message) => message.model.clone().filter(|model| is_model(model)),
         _ => None,
     })
-}
-
-pub(super) fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
 }
 
 /// Returns the time of the line `lines` lines after one with this time.

@@ -11,17 +11,18 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::layout::content::GivenBlocks;
+use crate::layout::content::{GivenBlocks, is_blank};
 use crate::layout::extension::{ExtensionOut, sub_millisecond_time};
 use crate::layout::member_type::{MemberType, check_required};
 use crate::layout::usage_fields::{USAGE_MEMBER, draft_usage_members, usage_json};
+use crate::layout::write::{encode, message_of_line};
 use crate::layout::{
-    AppendState, Change, Decoded, Decoder, Edit, EditPlan, ForkEdit, NewSession, PROGRAM,
-    PlanContext, Record, Spawn, Writer, WriterSpec, annotations, content,
+    AppendState, Change, Edit, EditPlan, ForkEdit, NewSession, PROGRAM, PlanContext, Spawn, Writer,
+    WriterSpec, annotations, content,
 };
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, FlawKind, Members, Message, Role,
-    SessionId, Span, TitleSource, Todo,
+    SessionId, TitleSource, Todo,
 };
 
 use super::line::{HEADER, LineDecoder, SCHEMA};
@@ -442,8 +443,9 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
                 ..ExtensionOut::default()
             },
         };
+        let mut decoder = LineDecoder::new(&Artifact::new(ArtifactKind::SessionLog));
         let mut bytes = encode(&line)?;
-        let mut read = decode_line(&bytes);
+        let mut read = message_of_line(&mut decoder, &bytes);
         let given = GivenBlocks::new(draft, &message.blocks, 0);
         if given.has_raw()
             || read.as_ref().map(|read| (read.role, &read.blocks))
@@ -455,7 +457,7 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
                 line.content = " ";
             }
             bytes = encode(&line)?;
-            read = decode_line(&bytes);
+            read = message_of_line(&mut decoder, &bytes);
         }
         // Blank text does not count as written by a person.
         let human = message.human && !is_blank(&message.blocks);
@@ -762,34 +764,4 @@ fn notes(session: SessionId, agent: Option<AgentId>) -> Artifact {
         agent,
         ..Artifact::new(ArtifactKind::Notes)
     }
-}
-
-/// Decodes a line as a reader would.
-fn decode_line(line: &[u8]) -> Option<Message> {
-    let record = Record {
-        // Any offset but the first, where a header is expected.
-        span: Span {
-            offset: 1,
-            len: line.len() as u64,
-            line: 2,
-        },
-        bytes: line,
-        terminated: true,
-        oversize: false,
-    };
-    let mut sink = Decoded::default();
-    LineDecoder::new(&Artifact::new(ArtifactKind::SessionLog)).decode(&record, &mut sink);
-    match sink.items.pop()?.body {
-        Body::Message(message) => Some(message),
-        _ => None,
-    }
-}
-
-fn is_blank(blocks: &[Block]) -> bool {
-    let blank = |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
-    blocks.iter().all(blank)
-}
-
-fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
 }

@@ -23,9 +23,10 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::json::{self, Raw};
-use crate::layout::content::{GivenBlocks, one_line, raw};
+use crate::layout::content::{GivenBlocks, is_blank, one_line, raw};
 use crate::layout::extension::{ExtensionOut, summary_words};
 use crate::layout::usage_fields::{USAGE_MEMBER, draft_usage_members, format_time, usage_json};
+use crate::layout::write::encode;
 use crate::layout::{
     AppendState, Change, Edit, EditPlan, ForkEdit, ForkParent, ListUpdate, NewSession, PROGRAM,
     PlanContext, RowUpdate, SessionListWriter, Spawn, Writer, WriterSpec, annotations, own_files,
@@ -642,7 +643,7 @@ impl<'a, 'b> LineBuilder<'a, 'b> {
                 ..words
             },
         };
-        let bytes = serde_json::to_vec(&line).map_err(|error| Error::refused(error.to_string()))?;
+        let bytes = encode(&line)?;
         self.lines.push(bytes);
         self.ordinal = self.ordinal.and_then(|ordinal| ordinal.checked_add(1));
         Ok(())
@@ -748,9 +749,4 @@ fn texts(blocks: &[Block]) -> String {
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n\n")
-}
-
-fn is_blank(blocks: &[Block]) -> bool {
-    let blank = |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
-    blocks.iter().all(blank)
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layout::content::{GivenBlocks, raw};
 use crate::model::{Block, Body, Draft, Message, Role};
 
@@ -80,10 +80,6 @@ pub(super) fn tool_of_call<'d>(call: &str, drafts: &'d [Draft]) -> Option<&'d st
         Block::ToolUse { id, name, .. } if id == call => Some(name.as_str()),
         _ => None,
     })
-}
-
-pub(super) fn encode(value: &(impl serde::Serialize + ?Sized)) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
 }
 
 /// Returns the time of the record `records` records after one with this time.

@@ -37,8 +37,9 @@ use super::decode::{DURATION, METADATA, SOURCE};
 use super::line::Line;
 use super::members::{MemberValues, result_duration};
 use super::output::{self, MetadataOut, RecordOut, STOP_REASONS, TokensOut};
-use super::split::{encode, parts_json, record_time, split_message, texts, tool_of_call};
+use super::split::{parts_json, record_time, split_message, texts, tool_of_call};
 use super::{Orchestrator, path};
+use crate::layout::write::encode;
 
 static SPEC: WriterSpec = WriterSpec {
     draft_members: &[SOURCE, DURATION, METADATA, USAGE_MEMBER],

@@ -37,6 +37,7 @@
 //! ids: each entry follows the one before it.
 
 mod decode;
+mod line_out;
 mod path;
 mod write;
 

@@ -16,24 +16,24 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::Serialize;
-use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
 use crate::json;
-use crate::layout::content::{GivenBlocks, one_line, raw};
+use crate::layout::content::{GivenBlocks, is_blank, one_line, raw};
 use crate::layout::extension::{ExtensionOut, summary_words};
 use crate::layout::usage_fields::{USAGE_MEMBER, draft_usage_members, format_time, usage_json};
+use crate::layout::write::{encode, message_of_line};
 use crate::layout::{
-    AppendState, Change, Decoded, Decoder, Edit, EditPlan, ForkEdit, ForkParent, NewSession,
-    PROGRAM, PlanContext, Record, Spawn, Writer, WriterSpec, annotations, is_model, own_files,
+    AppendState, Change, Edit, EditPlan, ForkEdit, ForkParent, NewSession, PROGRAM, PlanContext,
+    Spawn, Writer, WriterSpec, annotations, is_model, own_files,
 };
 use crate::model::{
     AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, EntryKey, Message, Role,
-    SessionId, Span, TitleSource, Usage,
+    SessionId, TitleSource, Usage,
 };
 
-use super::decode::{ANTHROPIC, CUSTOM_TYPE, HEADER, LineDecoder, MESSAGE, UNKNOWN_MODEL};
+use super::decode::{ANTHROPIC, HEADER, LineDecoder, MESSAGE, UNKNOWN_MODEL};
+use super::line_out::{ContentOut, HeaderOut, LineOut};
 use super::{Pi, decode, path};
 
 /// Text of a compaction record.
@@ -175,66 +175,6 @@ impl Writer for Pi {
 
     fn writer_spec(&self) -> &'static WriterSpec {
         &SPEC
-    }
-}
-
-/// The first line.
-#[derive(Serialize)]
-struct HeaderOut<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    version: u64,
-    id: &'a str,
-    timestamp: String,
-    cwd: &'a str,
-    #[serde(rename = "parentSession", skip_serializing_if = "Option::is_none")]
-    forked_from: Option<String>,
-    annals: ExtensionOut<'a>,
-}
-
-/// Any other line.
-#[derive(Serialize)]
-struct LineOut<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    id: &'a str,
-    #[serde(rename = "parentId")]
-    parent: Option<&'a str>,
-    timestamp: String,
-    #[serde(flatten)]
-    content: ContentOut<'a>,
-    annals: ExtensionOut<'a>,
-}
-
-#[derive(Default, Serialize)]
-struct ContentOut<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    #[serde(rename = "targetId", skip_serializing_if = "Option::is_none")]
-    target: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    label: Option<&'a str>,
-    #[serde(rename = "customType", skip_serializing_if = "Option::is_none")]
-    custom_type: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    data: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    summary: Option<&'a str>,
-    #[serde(rename = "firstKeptEntryId", skip_serializing_if = "Option::is_none")]
-    first_kept: Option<&'a str>,
-    #[serde(rename = "tokensBefore", skip_serializing_if = "Option::is_none")]
-    tokens_before: Option<u64>,
-}
-
-impl ContentOut<'_> {
-    /// Content that the program does not send.
-    fn custom() -> Self {
-        ContentOut {
-            custom_type: Some(CUSTOM_TYPE),
-            ..ContentOut::default()
-        }
     }
 }
 
@@ -501,14 +441,14 @@ impl<'a, 'b> LineBuilder<'a, 'b> {
             content,
             annals: self.extension(draft, words),
         };
-        let mut read = decode_line(&encode(&line)?);
+        let mut read = message_of_line(&mut LineDecoder, &encode(&line)?);
         let is_same = |read: &Option<Message>, given: &Message| {
             read.as_ref()
                 .is_some_and(|read| read.role == given.role && read.blocks == given.blocks)
         };
         if given.has_raw() || !is_same(&read, part) {
             line.annals.blocks = Some(raw(given.json()?)?);
-            read = decode_line(&encode(&line)?);
+            read = message_of_line(&mut LineDecoder, &encode(&line)?);
         }
         if read
             .as_ref()
@@ -792,33 +732,4 @@ fn api_of(model: &str) -> (&'static str, &'static str) {
         true => ("google-generative-ai", "google"),
         false => (ANTHROPIC, "anthropic"),
     }
-}
-
-/// Decodes a line as a reader would.
-fn decode_line(line: &[u8]) -> Option<Message> {
-    let record = Record {
-        span: Span {
-            offset: 1,
-            len: line.len() as u64,
-            line: 2,
-        },
-        bytes: line,
-        terminated: true,
-        oversize: false,
-    };
-    let mut sink = Decoded::default();
-    LineDecoder.decode(&record, &mut sink);
-    match sink.items.into_iter().next()?.body {
-        Body::Message(message) => Some(message),
-        _ => None,
-    }
-}
-
-fn is_blank(blocks: &[Block]) -> bool {
-    let blank = |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
-    blocks.iter().all(blank)
-}
-
-fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
 }

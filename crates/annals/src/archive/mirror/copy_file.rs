@@ -8,10 +8,10 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
-use super::super::compressed_file::FrameEncoder;
-use super::super::manifest::Member;
-use super::super::root_archive::write_error;
 use super::Source;
+use crate::archive_format::compressed_file::FrameEncoder;
+use crate::archive_format::manifest::Member;
+use crate::archive_format::root_archive::write_error;
 use crate::error::{Error, Result};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, FileId, ReadAt as _};

@@ -6,8 +6,8 @@ use std::os::unix::fs::chown;
 use rustix::fs::{XattrFlags, lgetxattr, setxattr};
 use rustix::process::geteuid;
 
-use super::super::attributes::{ExtendedAttribute, apply, read, read_upto};
 use super::*;
+use crate::archive_format::attributes::{ExtendedAttribute, apply, read, read_upto};
 
 /// A root whose directories and files have their own modes, attributes and, if permitted, owners.
 fn desk() -> Fixture {

@@ -42,7 +42,9 @@ impl ExportedRecords {
         head: &AppendState,
     ) -> Option<ExportedRecords> {
         let has_same_id = head.session == session.files.id;
-        // An export of a document has records that are derived from its lines, not the lines.
+        // An export of a document has records that are derived from its lines, not the lines. What was derived
+        // depends on lines without entries (in Codex those with models and tokens), which an export lacks: the
+        // lines alone would not have the exported entries.
         let has_lines = matches!(head.log.framing, Framing::Lines);
         (has_same_id && has_lines && is_from_layout(target, session)).then(|| ExportedRecords {
             decoder: target.root.layout.decoder(&head.log),

@@ -6,8 +6,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::root::{Root, ensure_beneath};
 use crate::store::inventory::SessionFiles;
-use crate::store::root::{Root, ensure_beneath};
 use crate::undo::{Manifest, UndoDir};
 use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::store::root::{ensure_beneath, is_plain_log};
+use crate::root::{ensure_beneath, is_plain_log};
 use crate::store::{Root, session_list};
 use crate::undo::{Manifest, UndoRow, remove_empty_tree};
 use annals_jsonl as jsonl;

@@ -14,7 +14,7 @@ use annals_layouts::layout::export_file::names_export;
 use annals_layouts::layout::{self, ClaudeCode, Env, ExportFile, LAYOUTS, Layout};
 use annals_layouts::model::{Artifact, ArtifactKind};
 
-use super::ReadFailures;
+use crate::read_failures::ReadFailures;
 
 /// A directory that holds one layout's tree, or an export file.
 #[derive(Clone)]
@@ -298,6 +298,15 @@ impl Root {
         Ok(Log::open(path, options)?.with_thread_lock(self.thread_lock(path)))
     }
 
+    /// Opens a log of the root to lock it while its files are removed or replaced.
+    pub(crate) fn open_log_to_lock(&self, path: &Path) -> Result<Log> {
+        let options = AppendOptions {
+            lock_only: true,
+            ..AppendOptions::default()
+        };
+        self.open_log(path, options)
+    }
+
     /// Returns the file that the root's program locks while it has the session of a log open.
     pub(crate) fn thread_lock(&self, path: &Path) -> Option<PathBuf> {
         let lock = self.layout.spec().thread_lock?;
@@ -389,7 +398,7 @@ impl Root {
 }
 
 /// Returns the root that a file is, if it is an export. A file that cannot be read is none.
-pub(super) fn export_root(path: &Path) -> Option<Root> {
+pub(crate) fn export_root(path: &Path) -> Option<Root> {
     let is_export = is_export_file(path).unwrap_or(false);
     is_export.then(|| Root::with_layout(&ExportFile, path))
 }

@@ -89,7 +89,7 @@ pub(crate) struct ArchivedDir {
 
 impl ArchivedDir {
     /// Reads a directory's metadata; `None` if the path is not a directory.
-    pub(super) fn read(root: &Path, within: &Path) -> Result<Option<Self>> {
+    pub(crate) fn read(root: &Path, within: &Path) -> Result<Option<Self>> {
         let path = root.join(within);
         let metadata = match path.symlink_metadata() {
             Ok(metadata) if metadata.is_dir() => metadata,
@@ -107,7 +107,7 @@ impl ArchivedDir {
 
     /// Applies owner, attributes and mode to a new directory and returns what could not be
     /// restored. The mode still lets its owner enter and write.
-    pub(super) fn apply_open(&self, path: &Path) -> Result<Vec<String>> {
+    pub(crate) fn apply_open(&self, path: &Path) -> Result<Vec<String>> {
         let failed = |error| Error::io("create", path, error);
         let dir = File::open(path).map_err(failed)?;
         let left = apply(&dir, Some(self.owner), &self.attributes);
@@ -116,7 +116,7 @@ impl ArchivedDir {
     }
 
     /// Sets the exact archived mode, once nothing more is written to the directory.
-    pub(super) fn close(&self, path: &Path) -> Result<()> {
+    pub(crate) fn close(&self, path: &Path) -> Result<()> {
         if self.mode & 0o700 == 0o700 {
             return Ok(());
         }
@@ -131,12 +131,12 @@ impl ArchivedDir {
 }
 
 /// Reads the attributes of a file or a directory that are archived.
-pub(super) fn read(path: &Path) -> Result<Vec<ExtendedAttribute>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<ExtendedAttribute>> {
     read_upto(path, MOST)
 }
 
 /// Like [`read`], with at most `room` bytes of names and values.
-pub(super) fn read_upto(path: &Path, mut room: usize) -> Result<Vec<ExtendedAttribute>> {
+pub(crate) fn read_upto(path: &Path, mut room: usize) -> Result<Vec<ExtendedAttribute>> {
     /// Limit of the system.
     const NAMES: usize = 64 << 10;
     let failed = |errno: Errno| Error::io("read the attributes of", path, errno.into());
@@ -178,7 +178,7 @@ pub(super) fn read_upto(path: &Path, mut room: usize) -> Result<Vec<ExtendedAttr
 }
 
 /// Sets owner and attributes of a file as far as permitted; returns what could not be restored.
-pub(super) fn apply(
+pub(crate) fn apply(
     file: &File,
     owner: Option<Owner>,
     attributes: &[ExtendedAttribute],
@@ -207,7 +207,7 @@ pub(super) fn apply(
 }
 
 /// Returns what is known in advance not to be restorable.
-pub(super) fn not_restorable(
+pub(crate) fn not_restorable(
     owner: Option<Owner>,
     attributes: &[ExtendedAttribute],
 ) -> Vec<String> {

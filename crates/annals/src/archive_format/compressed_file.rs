@@ -18,7 +18,7 @@ use annals_jsonl::{self as jsonl, FileId, ReadAt};
 
 /// Maximum content of a frame, which is what a damaged byte costs. Frames of 64 KiB are 6 % larger
 /// together.
-pub(super) const FRAME: usize = 256 << 10;
+pub(crate) const FRAME: usize = 256 << 10;
 
 /// Maximum compressed length of a frame.
 const FRAME_BYTES: u64 = FRAME as u64 + (64 << 10);
@@ -110,7 +110,7 @@ impl CompressedFile {
 
     /// Passes the content of each frame from compressed offset `since` on to `give`, or the error
     /// of reading it.
-    pub(super) fn each_frame(
+    pub(crate) fn each_frame(
         &self,
         since: u64,
         mut give: impl FnMut(&Frame, io::Result<&[u8]>) -> crate::Result<()>,
@@ -147,7 +147,7 @@ impl CompressedFile {
     }
 
     /// Drops the file from the page cache, so that it is read from disk again.
-    pub(super) fn drop_page_cache(&self) {
+    pub(crate) fn drop_page_cache(&self) {
         // Only a hint; if it fails, reads come from the page cache.
         #[cfg(target_os = "linux")]
         let _ = rustix::fs::fadvise(&self.file, 0, None, rustix::fs::Advice::DontNeed);
@@ -444,14 +444,14 @@ fn fit(frames: &mut Vec<Frame>, there: u64, packed: u64, len: u64) {
 }
 
 /// Compresses content into frames. Reused for many files.
-pub(super) struct FrameEncoder {
+pub(crate) struct FrameEncoder {
     encoder: Encoder,
     buffer: Vec<u8>,
     packed: Vec<u8>,
 }
 
 impl FrameEncoder {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(FrameEncoder {
             encoder: Encoder::new()?,
             buffer: Vec::new(),
@@ -460,12 +460,12 @@ impl FrameEncoder {
     }
 
     /// Begins a file. Content of an earlier one that was not finished is dropped.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.buffer.clear();
     }
 
     /// Adds content, and writes the frames that it fills.
-    pub(super) fn put(&mut self, file: &File, mut bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn put(&mut self, file: &File, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let room = FRAME.saturating_sub(self.buffer.len());
             let (some, rest) = bytes.split_at(room.min(bytes.len()));
@@ -479,7 +479,7 @@ impl FrameEncoder {
     }
 
     /// Writes the last frame. A file without content gets an empty frame, which `zstd -d` needs.
-    pub(super) fn finish(&mut self, mut file: &File) -> io::Result<()> {
+    pub(crate) fn finish(&mut self, mut file: &File) -> io::Result<()> {
         use std::io::Seek as _;
         match self.buffer.is_empty() && file.stream_position()? > 0 {
             true => Ok(()),

@@ -12,12 +12,12 @@ use super::archived_session::ArchivedSession;
 use super::attributes::{ArchivedDir, ExtendedAttribute, Owner};
 use super::manifest::Member;
 use crate::error::{Error, Result};
-use crate::store::Root;
+use crate::root::Root;
 use annals_layouts::model::Artifact;
 
 /// What may be restored, which does not depend on the content of the archive.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RestoreFilter {
+pub(crate) struct RestoreFilter {
     /// The files are not in the user's archive.
     elsewhere: bool,
     /// Paths named by the user, each with everything below it.
@@ -26,7 +26,7 @@ pub(super) struct RestoreFilter {
 
 impl Archive {
     /// Marks what was found by its path as foreign unless it is in this archive.
-    pub(super) fn mark_foreign(&self, mut found: ArchivedSession) -> ArchivedSession {
+    pub(crate) fn mark_foreign(&self, mut found: ArchivedSession) -> ArchivedSession {
         let real = |path: &Path| path.canonicalize().ok();
         let own = real(&self.dir).zip(real(&found.archive.dir));
         let is_own = own.is_some_and(|(dir, path)| path.starts_with(dir));
@@ -54,7 +54,7 @@ impl ArchivedSession {
     }
 
     /// Returns whether a file is restored.
-    pub(super) fn may_restore(&self, root: &Root, path: &Path) -> bool {
+    pub(crate) fn may_restore(&self, root: &Root, path: &Path) -> bool {
         let artifact = root.layout.classify(path);
         let allowed = |artifact: &Artifact| match self.filter.elsewhere {
             true => artifact.is_conversation_data(),
@@ -70,7 +70,7 @@ impl ArchivedSession {
     }
 
     /// Returns the mode of a restored file.
-    pub(super) fn mode_of(&self, member: &Member) -> u32 {
+    pub(crate) fn mode_of(&self, member: &Member) -> u32 {
         match self.filter.elsewhere {
             true => member.mode & 0o600,
             false => member.mode,
@@ -78,7 +78,7 @@ impl ArchivedSession {
     }
 
     /// Returns the owner and attributes of a restored file.
-    pub(super) fn belongings_of<'a>(
+    pub(crate) fn belongings_of<'a>(
         &self,
         member: &'a Member,
     ) -> (Option<Owner>, &'a [ExtendedAttribute]) {
@@ -89,14 +89,14 @@ impl ArchivedSession {
     }
 
     /// Returns the archived metadata of the directories of a file, outer ones first.
-    pub(super) fn dirs_of<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a ArchivedDir> {
+    pub(crate) fn dirs_of<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a ArchivedDir> {
         let dirs = self.dirs.iter();
         let dirs = dirs.filter(|_| !self.filter.elsewhere);
         dirs.filter(move |dir| path.starts_with(&dir.path))
     }
 
     /// Returns the target root.
-    pub(super) fn target(&self, to: Option<&Path>) -> Result<Root> {
+    pub(crate) fn target(&self, to: Option<&Path>) -> Result<Root> {
         if self.filter.elsewhere && to.is_none() {
             return Err(Error::refused(format!(
                 "{} is not in the archive, so its recorded root is not trusted; name the root with --to DIR (recorded: {})",

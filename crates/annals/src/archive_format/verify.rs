@@ -32,11 +32,11 @@ pub struct Damage {
     pub is_unread: bool,
     /// The archive cannot be read by this program.
     #[serde(skip)]
-    pub(super) is_refused: bool,
+    pub(crate) is_refused: bool,
 }
 
 impl Damage {
-    pub(super) fn new(pack: &Path, member: Option<&Member>, detail: String) -> Self {
+    pub(crate) fn new(pack: &Path, member: Option<&Member>, detail: String) -> Self {
         Damage {
             pack: pack.to_owned(),
             member: member.map(|member| member.path.clone()),
@@ -48,7 +48,7 @@ impl Damage {
     }
 
     /// Reports the archive of a root that cannot be read.
-    pub(super) fn unreadable(path: &Path, error: &Error) -> Self {
+    pub(crate) fn unreadable(path: &Path, error: &Error) -> Self {
         Damage {
             is_unread: matches!(error, Error::File(FileError::Io { .. })),
             is_refused: matches!(error, Error::Refused(_)),
@@ -57,7 +57,7 @@ impl Damage {
     }
 
     /// Reports a file that names the root and cannot be used; its copy is.
-    pub(super) fn name(path: &Path, error: &Error) -> Self {
+    pub(crate) fn name(path: &Path, error: &Error) -> Self {
         Damage {
             is_unread: matches!(error, Error::File(FileError::Io { .. })),
             ..Damage::new(
@@ -71,7 +71,7 @@ impl Damage {
     }
 
     /// Reports a manifest that does not list all files.
-    pub(super) fn manifest(archive: &RootArchive, manifest: &Manifest) -> Option<Self> {
+    pub(crate) fn manifest(archive: &RootArchive, manifest: &Manifest) -> Option<Self> {
         let unlisted = manifest.files.values().filter(|it| it.is_unlisted).count();
         let lost = unlisted > 0 && !manifest.is_interrupted;
         let wrong = manifest
@@ -124,7 +124,7 @@ impl VerifyReport {
         self.damaged.extend(verify(session));
     }
 
-    pub(super) fn add(&mut self, other: VerifyReport) {
+    pub(crate) fn add(&mut self, other: VerifyReport) {
         self.packs += other.packs;
         self.files += other.files;
         self.bytes += other.bytes;
@@ -194,7 +194,7 @@ impl ArchivedSession {
 }
 
 /// Returns whether an error means a missing or a wrong file, which is damage. Other errors may pass.
-pub(super) fn is_damage(error: &io::Error) -> bool {
+pub(crate) fn is_damage(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound
@@ -205,7 +205,7 @@ pub(super) fn is_damage(error: &io::Error) -> bool {
     )
 }
 
-pub(super) fn verify_member(session: &ArchivedSession, member: &Member) -> Vec<Damage> {
+pub(crate) fn verify_member(session: &ArchivedSession, member: &Member) -> Vec<Damage> {
     // The callback cannot fail.
     unpack(session, member, |_| Ok(())).unwrap_or_default()
 }
@@ -213,7 +213,7 @@ pub(super) fn verify_member(session: &ArchivedSession, member: &Member) -> Vec<D
 /// Decompresses a file and passes its content to `give` frame by frame, before the checksum of the
 /// whole file is verified. Returns the damage; content before and after a damaged frame is passed
 /// too.
-pub(super) fn unpack(
+pub(crate) fn unpack(
     session: &ArchivedSession,
     member: &Member,
     mut give: impl FnMut(&[u8]) -> Result<()>,
@@ -257,7 +257,7 @@ pub(super) fn unpack(
 }
 
 /// Reads back the frames of files from an offset on, and refuses damaged ones.
-pub(super) fn verify_written(
+pub(crate) fn verify_written(
     archive: &RootArchive,
     manifest: &Manifest,
     written: &[(PathBuf, u64)],

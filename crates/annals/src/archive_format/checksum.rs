@@ -12,12 +12,12 @@ pub(crate) struct Checksum(pub [u8; 32]);
 
 impl Checksum {
     /// Returns the checksum of some bytes.
-    pub(super) fn compute(bytes: &[u8]) -> Self {
+    pub(crate) fn compute(bytes: &[u8]) -> Self {
         Checksum(Sha256::digest(bytes).into())
     }
 
     /// Returns the checksum of everything that `reader` returns.
-    pub(super) fn digest_reader(mut reader: impl Read) -> io::Result<Self> {
+    pub(crate) fn digest_reader(mut reader: impl Read) -> io::Result<Self> {
         let mut sum = Sha256::new();
         let mut block = vec![0; 256 << 10];
         loop {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::ROOT_ID;
 use super::attributes::ArchivedDir;
 use super::compressed_file::CompressedFile;
 use super::manifest::{Manifest, Member, SessionKey, file_path};
 use super::restore_filter::RestoreFilter;
 use super::root_archive::RootArchive;
-use super::root_files::ROOT_ID;
 use super::tag;
 use crate::error::{Error, Result};
 use annals_layouts::model::{ArtifactKind, SessionId};
@@ -38,10 +38,10 @@ pub struct ArchivedSession {
     pub earlier: Vec<Member>,
     /// The directories of the files, outer ones first.
     pub(crate) dirs: Vec<ArchivedDir>,
-    pub(super) archive: Arc<RootArchive>,
-    pub(super) filter: RestoreFilter,
+    pub(crate) archive: Arc<RootArchive>,
+    pub(crate) filter: RestoreFilter,
     /// Former paths of files that are restored to a renamed folder, by new path.
-    pub(super) moved: HashMap<PathBuf, PathBuf>,
+    pub(crate) moved: HashMap<PathBuf, PathBuf>,
     /// Open compressed files, which can be read even if the archive is removed.
     held: HashMap<PathBuf, Arc<CompressedFile>>,
 }
@@ -68,7 +68,7 @@ impl ArchivedSession {
     }
 
     /// Returns all files, including earlier versions.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Member> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().chain(&self.earlier)
     }
 
@@ -85,7 +85,7 @@ impl ArchivedSession {
     }
 
     /// Returns whether a path is that of a session log.
-    pub(super) fn is_session_log(&self, path: &Path) -> bool {
+    pub(crate) fn is_session_log(&self, path: &Path) -> bool {
         let artifact = self.archive.layout.classify(path).filter(|_| !self.lone);
         artifact.is_some_and(|artifact| artifact.kind == ArtifactKind::SessionLog)
     }
@@ -102,7 +102,7 @@ impl ArchivedSession {
     }
 
     /// Returns whether the id of one of its sessions starts with `id` or matches it as a name.
-    pub(super) fn matches_id(&self, id: &str) -> bool {
+    pub(crate) fn matches_id(&self, id: &str) -> bool {
         let fits = |session: &SessionKey| {
             let named = SessionId::new(&session.id).is_ok_and(|session| session.matches_name(id));
             named || session.id.starts_with(id)
@@ -117,7 +117,7 @@ impl ArchivedSession {
     }
 
     /// Returns whether `text` is a prefix of the session's id, a dot and a prefix of the tag.
-    pub(super) fn is_tagged(&self, text: &str) -> bool {
+    pub(crate) fn is_tagged(&self, text: &str) -> bool {
         let parts = text.rsplit_once('.').zip(self.tag());
         parts.is_some_and(|((id, tag), own)| {
             !tag.is_empty() && own.starts_with(tag) && !id.is_empty() && self.matches_id(id)
@@ -161,7 +161,7 @@ impl ArchivedSession {
     }
 
     /// Returns it with some of its files open, as far as they can be opened and are not too many.
-    pub(super) fn holding<'a>(&self, members: impl Iterator<Item = &'a Member>) -> Self {
+    pub(crate) fn holding<'a>(&self, members: impl Iterator<Item = &'a Member>) -> Self {
         let mut session = self.clone();
         for member in members.take(MAX_HELD) {
             // A file that cannot be opened is reported when it is read.
@@ -173,7 +173,7 @@ impl ArchivedSession {
     }
 
     /// Returns the archived rows of session lists, with the paths of their logs.
-    pub(super) fn rows(&self) -> Vec<(PathBuf, String)> {
+    pub(crate) fn rows(&self) -> Vec<(PathBuf, String)> {
         let rows = self.members.iter().flat_map(|member| {
             let path = &member.path;
             member
@@ -186,7 +186,7 @@ impl ArchivedSession {
 }
 
 /// Groups the files of a manifest.
-pub(super) fn group(archive: &Arc<RootArchive>, manifest: &Manifest) -> Vec<ArchivedSession> {
+pub(crate) fn group(archive: &Arc<RootArchive>, manifest: &Manifest) -> Vec<ArchivedSession> {
     let mut groups = Groups::new(archive, manifest);
     let mut found: BTreeMap<Option<usize>, Vec<&Member>> = BTreeMap::new();
     for member in manifest.files.values() {

@@ -31,7 +31,7 @@ use annals_layouts::model::Artifact;
 pub(crate) const VERSION: u32 = 1;
 
 /// Files that name the root, with equal content: damage of one costs nothing.
-pub(super) const ROOT_NAMES: [&str; 2] = ["root.json", "root-copy.json"];
+pub(crate) const ROOT_NAMES: [&str; 2] = ["root.json", "root-copy.json"];
 
 /// File that exists while compressed files are written that have no line yet.
 const WRITING: &str = "writing";
@@ -59,11 +59,11 @@ struct RootNote {
 #[derive(Clone)]
 pub(crate) struct RootArchive {
     /// Its directory.
-    pub(super) dir: PathBuf,
-    pub(super) layout: &'static dyn Layout,
+    pub(crate) dir: PathBuf,
+    pub(crate) layout: &'static dyn Layout,
     /// The root of the files.
-    pub(super) root: PathBuf,
-    pub(super) lone: bool,
+    pub(crate) root: PathBuf,
+    pub(crate) lone: bool,
 }
 
 impl std::fmt::Debug for RootArchive {
@@ -76,7 +76,7 @@ impl std::fmt::Debug for RootArchive {
 
 /// Returns whether a directory has the manifest or the files of an archive, but no name of its root. The names
 /// are written first and removed last.
-pub(super) fn has_lost_root(dir: &Path) -> bool {
+pub(crate) fn has_lost_root(dir: &Path) -> bool {
     has_content(dir) && !ROOT_NAMES.into_iter().any(|name| exists(dir, name))
 }
 
@@ -144,11 +144,11 @@ impl RootNote {
 
 /// A lock on the archive of a root; released when dropped.
 #[derive(Debug)]
-pub(super) struct ArchiveLock(#[expect(dead_code, reason = "holds the lock")] File);
+pub(crate) struct ArchiveLock(#[expect(dead_code, reason = "holds the lock")] File);
 
 impl RootArchive {
     /// Opens the archive in `dir`; `None` if there is none.
-    pub(super) fn open(dir: &Path) -> Result<Option<Self>> {
+    pub(crate) fn open(dir: &Path) -> Result<Option<Self>> {
         let [path, copy] = ROOT_NAMES.map(|name| dir.join(name));
         let note = match (RootNote::read(&path), RootNote::read(&copy)) {
             // A newer program writes both: a version that only one has is a flipped bit.
@@ -178,7 +178,7 @@ impl RootArchive {
     }
 
     /// Returns why one of the files that name the root cannot be used, and its path; the other one is used.
-    pub(super) fn damaged_name(&self) -> Option<(PathBuf, Error)> {
+    pub(crate) fn damaged_name(&self) -> Option<(PathBuf, Error)> {
         let (path, error) = self.unusable_name()?;
         match error.is_missing() {
             // A writer that was interrupted before it wrote anything else.
@@ -203,7 +203,7 @@ impl RootArchive {
     }
 
     /// Creates the directory and names the root in it. The caller must hold no lock of it.
-    pub(super) fn create(&self) -> Result<ArchiveLock> {
+    pub(crate) fn create(&self) -> Result<ArchiveLock> {
         loop {
             // Removing the last files of a root also removes the directory.
             jsonl::ensure_dir(&self.dir)?;
@@ -236,7 +236,7 @@ impl RootArchive {
     }
 
     /// Locks the archive against other writers; `None` if the directory does not exist.
-    pub(super) fn lock_if_exists(&self) -> Result<Option<ArchiveLock>> {
+    pub(crate) fn lock_if_exists(&self) -> Result<Option<ArchiveLock>> {
         let since = Instant::now();
         loop {
             let dir = match File::open(&self.dir) {
@@ -275,13 +275,13 @@ impl RootArchive {
     }
 
     /// Reads the lines of the manifest, except those of files for which `skip` returns true.
-    pub(super) fn read_lines(&self, skip: &dyn Fn(&Path) -> bool) -> Result<Manifest> {
+    pub(crate) fn read_lines(&self, skip: &dyn Fn(&Path) -> bool) -> Result<Manifest> {
         Manifest::read(&self.dir, self.layout, self.lone, skip)
     }
 
     /// Reads the manifest, and adds files in the tree that it does not list. The caller must hold
     /// the lock.
-    pub(super) fn read_locked(&self) -> Result<Manifest> {
+    pub(crate) fn read_locked(&self) -> Result<Manifest> {
         let mut manifest = self.read_lines(&|_| false)?;
         self.add_unlisted(&mut manifest)?;
         Ok(manifest)
@@ -289,7 +289,7 @@ impl RootArchive {
 
     /// Like [`read_locked`](Self::read_locked), without a lock: while another process writes, the
     /// manifest alone counts.
-    pub(super) fn read(&self) -> Result<Manifest> {
+    pub(crate) fn read(&self) -> Result<Manifest> {
         loop {
             let mut manifest = self.read_lines(&|_| false)?;
             if self.is_locked() {
@@ -314,7 +314,7 @@ impl RootArchive {
 
     /// Reads what the manifest lists of files for which `skip` returns false. If it is damaged, also
     /// what it does not list.
-    pub(super) fn read_missing(&self, skip: &dyn Fn(&Path) -> bool) -> Result<Manifest> {
+    pub(crate) fn read_missing(&self, skip: &dyn Fn(&Path) -> bool) -> Result<Manifest> {
         let manifest = self.read_lines(skip)?;
         let is_cut = manifest.is_torn && !self.is_locked();
         if manifest.damage().is_none() && !is_cut {
@@ -462,7 +462,7 @@ impl RootArchive {
     }
 
     /// Appends lines to the manifest, durably. The caller must hold the lock.
-    pub(super) fn append(&self, manifest: &mut Manifest, lines: Vec<Line>) -> Result<()> {
+    pub(crate) fn append(&self, manifest: &mut Manifest, lines: Vec<Line>) -> Result<()> {
         if lines.is_empty() {
             return Ok(());
         }
@@ -504,7 +504,7 @@ impl RootArchive {
     }
 
     /// Marks the archive as being written, durably. The caller must hold the lock.
-    pub(super) fn begin_writing(&self, manifest: &mut Manifest) -> Result<()> {
+    pub(crate) fn begin_writing(&self, manifest: &mut Manifest) -> Result<()> {
         let create = |name: &str| {
             let path = self.dir.join(name);
             let mut options = OpenOptions::new();
@@ -524,19 +524,19 @@ impl RootArchive {
 
     /// Says that everything that was written is listed. If that is lost, the next writer finds
     /// nothing to do.
-    pub(super) fn end_writing(&self) -> Result<()> {
+    pub(crate) fn end_writing(&self) -> Result<()> {
         remove_if_exists(&self.dir.join(WRITING))
     }
 
     /// Returns whether files that have no line are from a writer that is running or was interrupted.
-    pub(super) fn is_interrupted(&self) -> Result<bool> {
+    pub(crate) fn is_interrupted(&self) -> Result<bool> {
         Ok(jsonl::exists(&self.dir.join(WRITING))?)
     }
 
     /// Lists files without a line, and frames after the listed ones. If their writer was
     /// interrupted, their copies were not acknowledged: what is not whole is removed if its
     /// file is in the root, and so are temporary files. The caller must hold the lock.
-    pub(super) fn list_unlisted(&self, manifest: &mut Manifest) -> Result<()> {
+    pub(crate) fn list_unlisted(&self, manifest: &mut Manifest) -> Result<()> {
         let is_interrupted = self.is_interrupted()?;
         let (mut lines, mut whole, mut torn) = (Vec::new(), Vec::new(), Vec::new());
         let current = manifest.files.values();
@@ -616,7 +616,7 @@ impl RootArchive {
 
     /// Renames compressed files whose lines have a new path already. The caller must hold the
     /// lock.
-    pub(super) fn finish_renames(&self, manifest: &Manifest) -> Result<()> {
+    pub(crate) fn finish_renames(&self, manifest: &Manifest) -> Result<()> {
         let dir = &self.dir;
         let all = manifest.files.values().chain(manifest.versions.values());
         let mut moved = Vec::new();
@@ -640,7 +640,7 @@ impl RootArchive {
 
     /// Rewrites the manifest without lines that no longer count, if these are many or `always`. The
     /// caller must hold the lock.
-    pub(super) fn compact(&self, manifest: &mut Manifest, always: bool) -> Result<()> {
+    pub(crate) fn compact(&self, manifest: &mut Manifest, always: bool) -> Result<()> {
         let live = manifest.files.len() + manifest.versions.len() + manifest.dirs.len();
         let is_clean = manifest.damaged == 0 && manifest.gone.is_empty();
         if !always && manifest.lines <= 2 * live + DEAD_LINES && is_clean {
@@ -664,7 +664,7 @@ impl RootArchive {
     }
 
     /// Returns the compressed file of a path, its versions, and what a killed writer left of it.
-    pub(super) fn stored_files(&self, path: &Path) -> Result<Vec<PathBuf>> {
+    pub(crate) fn stored_files(&self, path: &Path) -> Result<Vec<PathBuf>> {
         let mut files = super::names(&manifest::versions_dir(&self.dir, path))?;
         let file = manifest::file_path(&self.dir, path);
         files.extend([manifest::temporary_path(&file), file]);
@@ -672,7 +672,7 @@ impl RootArchive {
     }
 
     /// Removes compressed files, and directories that became empty, durably.
-    pub(super) fn remove(&self, files: &[PathBuf]) -> Result<()> {
+    pub(crate) fn remove(&self, files: &[PathBuf]) -> Result<()> {
         let mut dirs: BTreeSet<&Path> = BTreeSet::new();
         for file in files {
             match fs::remove_file(file) {
@@ -694,14 +694,14 @@ impl RootArchive {
     }
 
     /// Creates the directory of a compressed file. Its name is durable after [`sync`](Self::sync).
-    pub(super) fn create_parent(&self, file: &Path) -> Result<()> {
+    pub(crate) fn create_parent(&self, file: &Path) -> Result<()> {
         let dir = file.parent().unwrap_or(&self.dir);
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.map_err(|error| write_error(dir, error))
     }
 
     /// Makes written files durable, with their names and directories.
-    pub(super) fn sync(&self, files: &[PathBuf]) -> Result<()> {
+    pub(crate) fn sync(&self, files: &[PathBuf]) -> Result<()> {
         #[cfg(target_os = "linux")]
         if files.len() > SYNC_EACH {
             let dir = File::open(&self.dir).map_err(|e| Error::io("open", &self.dir, e))?;
@@ -744,7 +744,7 @@ fn with_new_folder(old: Member, unlisted: Member) -> Member {
     }
 }
 
-pub(super) fn remove_if_exists(path: &Path) -> Result<()> {
+pub(crate) fn remove_if_exists(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if !jsonl::is_absence(&error) => Err(Error::io("remove", path, error)),
         _ => Ok(()),
@@ -752,7 +752,7 @@ pub(super) fn remove_if_exists(path: &Path) -> Result<()> {
 }
 
 /// Syncs a directory. Ignores one that was removed.
-pub(super) fn sync_dir(dir: &Path) -> Result<()> {
+pub(crate) fn sync_dir(dir: &Path) -> Result<()> {
     match File::open(dir).and_then(|dir| dir.sync_all()) {
         Err(error) if !jsonl::is_absence(&error) => Err(Error::io("sync", dir, error)),
         _ => Ok(()),
@@ -760,7 +760,7 @@ pub(super) fn sync_dir(dir: &Path) -> Result<()> {
 }
 
 /// Returns the error of writing to the archive.
-pub(super) fn write_error(path: &Path, error: io::Error) -> Error {
+pub(crate) fn write_error(path: &Path, error: io::Error) -> Error {
     match is_out_of_space(&error) {
         true => Error::refused(format!(
             "no space left to archive to {} ({error}); earlier archived data is unchanged",

@@ -1,7 +1,7 @@
 //! Read failures that did not prevent an answer.
 //!
 //! A reader that continues after a failed read reports the failure to the collector of its
-//! [`Root`](super::Root), which the [`Store`](super::Store) shares. The caller that shows the
+//! [`Root`](crate::root::Root), which the [`Store`](crate::store::Store) shares. The caller that shows the
 //! answer takes the failures from the collector and shows them too. Failures that are returned as
 //! errors are not reported here.
 

@@ -31,7 +31,7 @@ use annals_layouts::layout::Layout;
 use annals_layouts::model::{Artifact, Framing};
 
 /// File name of the manifest.
-pub(super) const NAME: &str = "manifest.jsonl";
+pub(crate) const NAME: &str = "manifest.jsonl";
 
 /// A session, as its files name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -100,10 +100,10 @@ pub struct Member {
     pub until: Option<Timestamp>,
     /// The version that holds its content while the compressed file is being replaced.
     #[serde(skip)]
-    pub(super) moved_to: Option<u32>,
+    pub(crate) moved_to: Option<u32>,
     /// It has no line in the manifest; only its path and content are known.
     #[serde(skip)]
-    pub(super) is_unlisted: bool,
+    pub(crate) is_unlisted: bool,
 }
 
 impl Member {
@@ -119,7 +119,7 @@ impl Member {
     }
 
     /// Returns the path of the compressed file in the archive directory of its root.
-    pub(super) fn location(&self, dir: &Path) -> PathBuf {
+    pub(crate) fn location(&self, dir: &Path) -> PathBuf {
         let location = self.location_for(dir, &self.path);
         match &self.was {
             Some(was) if matches!(jsonl::exists(&location), Ok(false)) => {
@@ -129,7 +129,7 @@ impl Member {
         }
     }
 
-    pub(super) fn location_for(&self, dir: &Path, path: &Path) -> PathBuf {
+    pub(crate) fn location_for(&self, dir: &Path, path: &Path) -> PathBuf {
         match self.version.or(self.moved_to) {
             Some(version) => version_path(dir, path, version),
             None => file_path(dir, path),
@@ -143,24 +143,24 @@ impl Member {
 }
 
 /// Returns the path of the compressed newest version of a file.
-pub(super) fn file_path(dir: &Path, path: &Path) -> PathBuf {
+pub(crate) fn file_path(dir: &Path, path: &Path) -> PathBuf {
     let mut name = dir.join("files").join(path).into_os_string();
     name.push(".zst");
     name.into()
 }
 
 /// Returns the path under which a compressed file is written.
-pub(super) fn temporary_path(file: &Path) -> PathBuf {
+pub(crate) fn temporary_path(file: &Path) -> PathBuf {
     file.with_extension("zst.new")
 }
 
 /// Returns the directory of the earlier versions of a file.
-pub(super) fn versions_dir(dir: &Path, path: &Path) -> PathBuf {
+pub(crate) fn versions_dir(dir: &Path, path: &Path) -> PathBuf {
     dir.join("versions").join(path)
 }
 
 /// Returns the path of a compressed earlier version of a file.
-pub(super) fn version_path(dir: &Path, path: &Path, version: u32) -> PathBuf {
+pub(crate) fn version_path(dir: &Path, path: &Path, version: u32) -> PathBuf {
     versions_dir(dir, path).join(format!("{version}.zst"))
 }
 
@@ -187,7 +187,7 @@ fn is_inside(path: &Path) -> bool {
 
 /// What a line says.
 #[derive(Debug)]
-pub(super) enum Line {
+pub(crate) enum Line {
     File(Box<Member>),
     Dir(ArchivedDir),
     Gone(PathBuf, Option<u32>),
@@ -213,7 +213,7 @@ const SUM: &str = ",\"sum\":\"";
 
 impl Line {
     /// Encodes the line, with its checksum and without a newline.
-    pub(super) fn encode(&self) -> Result<String> {
+    pub(crate) fn encode(&self) -> Result<String> {
         let json = match self {
             Line::File(member) => serde_json::to_string(member),
             Line::Dir(dir) => serde_json::to_string(&DirLine {
@@ -252,13 +252,13 @@ impl Line {
 }
 
 /// Adds a checksum to a JSON object, as its last member.
-pub(super) fn with_sum(json: &str) -> String {
+pub(crate) fn with_sum(json: &str) -> String {
     let json = json.strip_suffix('}').unwrap_or(json);
     format!("{json}{SUM}{}\"}}", sum(json.as_bytes()))
 }
 
 /// Returns a JSON object with a checksum as text; `None` if it does not match.
-pub(super) fn checked_text(bytes: &[u8]) -> Option<&str> {
+pub(crate) fn checked_text(bytes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
     let (json, rest) = text.rsplit_once(SUM)?;
     (rest.strip_suffix("\"}")? == sum(json.as_bytes())).then_some(text)
@@ -272,36 +272,36 @@ fn sum(bytes: &[u8]) -> String {
 
 /// The contents of a manifest.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Manifest {
+pub(crate) struct Manifest {
     /// The newest version of each file, by path.
-    pub(super) files: BTreeMap<PathBuf, Member>,
+    pub(crate) files: BTreeMap<PathBuf, Member>,
     /// Earlier versions, by path and number.
-    pub(super) versions: BTreeMap<(PathBuf, u32), Member>,
+    pub(crate) versions: BTreeMap<(PathBuf, u32), Member>,
     /// Directories of the files, by path.
-    pub(super) dirs: BTreeMap<PathBuf, ArchivedDir>,
+    pub(crate) dirs: BTreeMap<PathBuf, ArchivedDir>,
     /// Files that were removed from the archive.
-    pub(super) gone: BTreeSet<PathBuf>,
+    pub(crate) gone: BTreeSet<PathBuf>,
     /// Number of lines.
-    pub(super) lines: usize,
+    pub(crate) lines: usize,
     /// Number of lines that cannot be read.
-    pub(super) damaged: usize,
+    pub(crate) damaged: usize,
     /// Where its whole lines end.
-    pub(super) end: u64,
+    pub(crate) end: u64,
     /// Whether the last line is incomplete: its writer was killed, or the manifest is cut.
-    pub(super) is_torn: bool,
+    pub(crate) is_torn: bool,
     /// Whether files that it does not list are from an interrupted writer.
-    pub(super) is_interrupted: bool,
+    pub(crate) is_interrupted: bool,
     /// Whether the tree was searched for files that it does not list.
-    pub(super) is_scanned: bool,
+    pub(crate) is_scanned: bool,
     /// Whether the manifest exists.
-    pub(super) exists: bool,
+    pub(crate) exists: bool,
     /// Its identity when it was read.
-    pub(super) id: FileId,
+    pub(crate) id: FileId,
 }
 
 impl Manifest {
     /// Reads the manifest of a directory. Skips files for which `skip` returns true.
-    pub(super) fn read(
+    pub(crate) fn read(
         dir: &Path,
         layout: &'static dyn Layout,
         lone: bool,
@@ -343,7 +343,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    pub(super) fn apply(&mut self, line: Line) {
+    pub(crate) fn apply(&mut self, line: Line) {
         match line {
             Line::File(member) => match member.version {
                 None => {
@@ -376,7 +376,7 @@ impl Manifest {
     }
 
     /// Returns why the manifest may lack lines, if it does.
-    pub(super) fn damage(&self) -> Option<String> {
+    pub(crate) fn damage(&self) -> Option<String> {
         match (self.exists, self.damaged) {
             (false, _) => Some("is missing".to_owned()),
             (true, 0) => None,
@@ -386,7 +386,7 @@ impl Manifest {
     }
 
     /// Returns the lines that count, for a manifest without the others.
-    pub(super) fn live_lines(&self) -> Result<Vec<String>> {
+    pub(crate) fn live_lines(&self) -> Result<Vec<String>> {
         let dirs = self.dirs.values().cloned().map(Line::Dir);
         let is_used = |line: &Line| match line {
             Line::Dir(dir) => {
@@ -404,14 +404,14 @@ impl Manifest {
     }
 
     /// Returns the highest generation of the versions of a file.
-    pub(super) fn last_generation(&self, path: &Path) -> u64 {
+    pub(crate) fn last_generation(&self, path: &Path) -> u64 {
         let range = (path.to_owned(), 0)..=(path.to_owned(), u32::MAX);
         let versions = self.versions.range(range);
         versions.map(|(_, it)| it.generation).max().unwrap_or(0)
     }
 
     /// Returns the numbers of the versions of a file, the oldest first.
-    pub(super) fn versions_of(&self, path: &Path) -> impl Iterator<Item = u32> {
+    pub(crate) fn versions_of(&self, path: &Path) -> impl Iterator<Item = u32> {
         let range = (path.to_owned(), 0)..=(path.to_owned(), u32::MAX);
         self.versions.range(range).map(|((_, version), _)| *version)
     }
