@@ -54,7 +54,7 @@ const MAX_DOCUMENT: u64 = 256 << 20;
 /// Maximum size of a document that a person chose over lines.
 const MAX_CHOSEN_DOCUMENT: u64 = 2 << 30;
 
-/// Length of the beginning that tells lines from a document.
+/// Length of the beginning that distinguishes lines from a document.
 const BEGINNING: u64 = 1 << 20;
 
 /// Opens the records of a file.
