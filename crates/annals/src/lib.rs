@@ -170,6 +170,7 @@ pub mod retain;
 pub mod search;
 #[cfg(feature = "index")]
 pub mod service;
+mod sort;
 pub mod store;
 pub mod time_input;
 pub mod undo;

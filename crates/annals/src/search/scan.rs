@@ -192,17 +192,17 @@ impl<'a> SearchRun<'a> {
         };
         let mut looked: Vec<(usize, Result<ScannedFile>)> = if self.query.first.is_some() {
             let written = |number: usize| self.sources.get(number).map(|it| it.file.id.mtime_ns);
-            work.sort_by_key(|(number, _, _)| Reverse(written(*number)));
+            crate::sort::by_key(&mut work, |(number, _, _)| Reverse(written(*number)));
             work.into_iter().map(look).collect()
         } else if total < SINGLE_THREAD_MAX {
             // Starting threads costs more than reading a little.
             work.into_iter().map(look).collect()
         } else {
             // Largest first, so that no thread is left with a large file at the end.
-            work.sort_by_key(|(_, _, bytes)| Reverse(*bytes));
+            crate::sort::by_key(&mut work, |(_, _, bytes)| Reverse(*bytes));
             work.into_par_iter().with_max_len(1).map(look).collect()
         };
-        looked.sort_by_key(|(number, _)| *number);
+        crate::sort::by_key(&mut looked, |(number, _)| *number);
         let mut findings = Vec::new();
         let mut troubles = Vec::new();
         for (_, outcome) in looked {

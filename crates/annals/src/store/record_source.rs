@@ -231,7 +231,9 @@ fn sessions_of_database(
         }
     });
     let mut sessions: Vec<RootFile> = sessions.collect();
-    sessions.sort_by(|one, other| one.path.as_os_str().cmp(other.path.as_os_str()));
+    crate::sort::by(&mut sessions, |one, other| {
+        one.path.as_os_str().cmp(other.path.as_os_str())
+    });
     Ok(sessions)
 }
 
