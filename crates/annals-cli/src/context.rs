@@ -541,6 +541,21 @@ impl Context {
         places.map(|path| path.display().to_string()).collect()
     }
 
+    /// Names the default roots for people: paths in the home directory begin with `~`.
+    pub(crate) fn default_root_names(&self) -> Vec<String> {
+        let home = environment().home;
+        let paths = self.default_root_paths().into_iter();
+        let name = |path: String| {
+            let below = home
+                .as_deref()
+                .and_then(|home| Path::new(&path).strip_prefix(home).ok());
+            below
+                .map(|below| format!("~/{}", below.display()))
+                .unwrap_or(path)
+        };
+        paths.map(name).collect()
+    }
+
     /// Finishes the output; returns whether something could not be read.
     pub(crate) fn finish(mut self) -> Result<bool> {
         let searched = self.searched_inventory.take();

@@ -61,7 +61,7 @@ pub enum Error {
         path: PathBuf,
         /// The process that has it open.
         holder: OpenFileHolder,
-        /// Whether the operation goes on if the caller insists. A removal never does.
+        /// Whether the operation can be forced. A removal never does.
         can_insist: bool,
     },
     /// A path is a symbolic link or leads through one, and only real files are written.

@@ -68,7 +68,7 @@ pub fn serve_stdio(server: Server) -> io::Result<()> {
         running.waiting().await.map_err(io::Error::other)?;
         Ok(())
     });
-    // An update of the index is saved in portions, and goes on with the next search.
+    // An update of the index is saved in portions, and continues with the next search.
     runtime.shutdown_background();
     served
 }

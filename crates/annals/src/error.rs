@@ -140,7 +140,7 @@ pub enum IndexProblem {
     Unopenable,
 }
 
-/// Kind of an error, for programs that tell errors apart by name.
+/// Kind of an error, for programs that distinguish errors by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {

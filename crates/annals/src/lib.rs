@@ -173,6 +173,7 @@ mod root;
 pub mod search;
 #[cfg(feature = "index")]
 pub mod service;
+mod sort;
 pub mod store;
 pub mod time_input;
 pub mod undo;

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::Outcome;
-use super::workspaces::{RemovalArgs, chorus_roots, remove, single_chorus_root, tell_archived};
+use super::workspaces::{RemovalArgs, chorus_roots, remove, single_chorus_root, warn_archived};
 use crate::context::Context;
 use annals_render::size;
 use annals_render::style::{DIM, ID, PATH, TITLE, paint};
@@ -107,7 +107,7 @@ pub(crate) fn run(args: &AgentsArgs, context: &mut Context) -> Result<Outcome> {
     let Some(action) = &args.action else {
         let mut archived = false;
         for root in chorus_roots(context)? {
-            archived |= tell_archived(&root, context);
+            archived |= warn_archived(&root, context);
         }
         let rows = rows(context)?;
         return list(context, rows, archived);
@@ -206,7 +206,7 @@ fn list(context: &mut Context, rows: Vec<AgentJson>, archived: bool) -> Result<O
         return Ok(Outcome::Ok);
     }
     if rows.is_empty() {
-        // If archived, `tell_archived` printed how to restore it.
+        // If archived, `warn_archived` printed how to restore it.
         if !archived {
             let advice = "`annals chorus agents add WORKSPACE NAME` adds one";
             context

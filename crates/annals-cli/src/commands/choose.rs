@@ -82,7 +82,9 @@ pub(super) fn archived_session(given: Option<&str>, context: &mut Context) -> Re
     if let Some(given) = given {
         return Ok(given.to_owned());
     }
-    require_terminal(context)?;
+    if !can_ask(context) {
+        bail!("no session given; `annals archive --list` lists the archived ones");
+    }
     let inventory = context.inventory();
     let mut sessions = context.sessions(&inventory);
     sessions.retain(|session| session.archived);

@@ -536,7 +536,7 @@ fn print_cleanup(
         context.out.text(table)?;
         context.out.blank()?;
     }
-    tell_leftovers(leftovers, context)?;
+    print_leftovers(leftovers, context)?;
     print_retained(plan, done, context)?;
     let left = || leftovers.iter().filter(|(_, done)| done.is_moved());
     let left_files: usize = left().map(|(leftover, _)| leftover.files.len()).sum();
@@ -590,7 +590,7 @@ fn print_cleanup(
 }
 
 /// Prints the files whose log no longer exists.
-fn tell_leftovers(leftovers: &[(Leftover, GroupOutcome)], context: &mut Context) -> Result<()> {
+fn print_leftovers(leftovers: &[(Leftover, GroupOutcome)], context: &mut Context) -> Result<()> {
     for (leftover, done) in leftovers {
         let names = leftover.files.iter().filter_map(|path| path.file_name());
         let names: Vec<String> = names.map(|it| it.to_string_lossy().into_owned()).collect();

@@ -121,7 +121,7 @@ pub(crate) enum Command {
     Append(append::AppendArgs),
     /// Copy a conversation into a new session
     Fork(fork::ForkArgs),
-    /// Open a session in its own program, or go on in another one
+    /// Open a session in its own program, or continue in another one
     Resume(resume::ResumeArgs),
     /// Give a session a title
     Title(title::TitleArgs),

@@ -20,10 +20,10 @@ use crate::context::{Context, leak};
 use annals::view::{BudgetJson, ProjectCosts, ShortIds};
 use annals_render::severity::flaw_line;
 use annals_render::size::{self, pluralize};
-use annals_render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
+use annals_render::style::{BOLD, DIM, PATH, PLAIN, SUCCESS, WARNING, paint};
 use annals_render::table::{Cell, Column, Table};
 use annals_render::time::Clock;
-use annals_render::width::{push_spans, wrap};
+use annals_render::width::{Span, push_spans, wrap};
 
 /// Maximum number of projects and of sessions shown.
 const MAX_SHOWN: usize = 5;
@@ -190,11 +190,13 @@ pub(crate) fn print_nothing(context: &mut Context, filtered: bool, what: &str) -
         .map(|root| root.path.display().to_string())
         .collect();
     if roots.is_empty() {
-        let places = context.default_root_paths().join(", ");
-        context.out.line(format_args!(
-            "No agent history was found in {}.",
-            paint(PATH, &places)
-        ))?;
+        let places = context.default_root_names().join(", ");
+        let sentence = [
+            Span::new("No agent history was found in ", PLAIN),
+            Span::new(&places, PATH),
+            Span::new(".", PLAIN),
+        ];
+        print_wrapped(context, &sentence)?;
     } else {
         context.out.line(format_args!(
             "No {what}s in {}.",
@@ -486,8 +488,15 @@ fn print_budgets(context: &mut Context, spent: &RecentUsage) -> Result<()> {
     };
     let lines = spent.budgets.iter();
     let lines = lines.filter_map(|one| cost::budget::warning_line(one, &clock));
-    let width = context.out.width();
-    for line in lines.flat_map(|line| wrap(&[line], width)) {
+    let lines: Vec<Span> = lines.collect();
+    lines
+        .into_iter()
+        .try_for_each(|line| print_wrapped(context, &[line]))
+}
+
+/// Prints a text, wrapped at the width of the terminal.
+fn print_wrapped(context: &mut Context, text: &[Span]) -> Result<()> {
+    for line in wrap(text, context.out.width()) {
         let mut text = String::new();
         push_spans(&mut text, &line);
         context.out.line(text)?;

@@ -29,13 +29,13 @@ The commands of the programs are built in; [resume] in config.toml changes them:
 
 Examples:
   annals resume                          the latest session
-  annals resume 8c549c46 --with codex    go on in Codex
+  annals resume 8c549c46 --with codex    continue in Codex
   annals resume 8c549c46 --print         only print the command")]
 pub(crate) struct ResumeArgs {
     /// The session [default: the latest]
     #[arg(value_name = "ID")]
     id: Option<String>,
-    /// The layout of the program to go on with, such as codex
+    /// The layout of the program to continue with, such as codex
     #[arg(long, value_name = "AGENT")]
     with: Option<String>,
     /// Print the command for a shell; convert and run nothing

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::workspaces::{single_chorus_root, tell_archived};
+use super::workspaces::{single_chorus_root, warn_archived};
 use crate::context::Context;
 use annals_render::style::{DIM, paint};
 
@@ -37,7 +37,7 @@ struct SettingsJson<'a> {
 
 pub(crate) fn run(args: &SettingsArgs, context: &mut Context) -> Result<Outcome> {
     let root = single_chorus_root(context)?;
-    tell_archived(&root, context);
+    warn_archived(&root, context);
     if let (Some(key), Some(value)) = (&args.key, &args.value) {
         let edit = ConfigEdit::Set {
             key: key.clone(),

@@ -184,7 +184,7 @@ fn list(context: &mut Context) -> Result<Outcome> {
     let mut archived = false;
     for root in chorus_roots(context)? {
         let config = context.store.chorus().config(&root)?;
-        archived |= tell_archived(&root, context);
+        archived |= warn_archived(&root, context);
         rows.extend(workspace_rows(context, &inventory, &root, config));
     }
     if context.json {
@@ -192,7 +192,7 @@ fn list(context: &mut Context) -> Result<Outcome> {
         return Ok(Outcome::Ok);
     }
     if rows.is_empty() {
-        // If archived, `tell_archived` printed how to restore it.
+        // If archived, `warn_archived` printed how to restore it.
         if !archived {
             context
                 .out
@@ -226,7 +226,7 @@ fn list(context: &mut Context) -> Result<Outcome> {
 
 /// Prints a note and returns true if the configuration of a root is only in the archive: the output
 /// is incomplete without it.
-pub(crate) fn tell_archived(root: &Root, context: &mut Context) -> bool {
+pub(crate) fn warn_archived(root: &Root, context: &mut Context) -> bool {
     let archived = context.store.chorus().is_archived(root);
     if archived {
         let path = root.path.display();

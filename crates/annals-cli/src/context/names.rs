@@ -14,6 +14,7 @@ use super::Context;
 use crate::commands::filter::session_spellings;
 use crate::error_report::CandidateDetails;
 use annals_render::command::quoted_command;
+use annals_render::size::pluralize;
 use annals_render::width::truncate_end;
 
 /// The names for the most recently written session.
@@ -281,10 +282,14 @@ impl Context {
         let roots = self.store.roots().iter();
         let roots: Vec<String> = roots.map(|root| root.path.display().to_string()).collect();
         match roots.is_empty() {
-            true => format!(
-                "no agent history was found in {}",
-                self.default_root_paths().join(", ")
-            ),
+            true => match self.default_root_names().as_slice() {
+                [] => "no agent history was found".to_owned(),
+                [one] => format!("no agent history was found in {one}"),
+                [first, others @ ..] => format!(
+                    "no agent history was found in {first} and {} (`annals` lists them)",
+                    pluralize(others.len() as u64, "other place")
+                ),
+            },
             false => format!("no sessions in {}", roots.join(", ")),
         }
     }

@@ -1,4 +1,4 @@
-//! Errors in arguments: what is wrong with them, and what was probably meant.
+//! Errors in arguments: what is wrong with them, and what they were probably meant to be.
 
 use clap::Arg;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -65,7 +65,7 @@ pub(super) fn message(mut error: clap::Error) -> String {
     }
 }
 
-/// Returns what was probably meant, or where to look. `words` are the arguments.
+/// Returns a suggestion, or where to look. `words` are the arguments.
 pub(super) fn hint(error: &clap::Error, words: &[String]) -> String {
     let mut command = cli::command();
     command.build();

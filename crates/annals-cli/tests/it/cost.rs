@@ -381,7 +381,7 @@ fn cost_days_follow_the_time_zone() {
 }
 
 #[test]
-fn cost_without_matches_says_what_exists() {
+fn cost_without_matches_reports_what_exists() {
     let stage = stage();
     assert_snapshot!(
         "cost_nothing",

@@ -187,7 +187,7 @@ fn file_that_was_being_removed_is_no_data_of_its_session() {
 
 /// A reader of an incomplete export knows that it is incomplete.
 #[test]
-fn incomplete_export_says_so() {
+fn incomplete_export_is_reported() {
     let (stage, _, _) = interrupted();
     for file in ["all.json", "all.jsonl"] {
         let run = stage.annals(&["export", "--project", "/home/dev/app", "-o", file]);

@@ -77,6 +77,12 @@ fn a_machine_without_history() {
     let stage = Stage::empty();
     snapshot("overview-nothing", &stage.bare(&[]));
     snapshot("sessions-nothing", &stage.bare(&["sessions"]));
+    let run = stage.bare(&["show", "x"]);
+    assert!(
+        run.err
+            .contains("no agent history was found in ~/.claude and "),
+        "{run}"
+    );
     snapshot(
         "sessions-nothing-json",
         &stage.bare(&["sessions", "--json"]),

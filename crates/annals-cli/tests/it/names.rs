@@ -286,7 +286,7 @@ fn missing_session_is_an_error_without_a_terminal() {
 }
 
 #[test]
-fn every_verb_says_that_there_are_no_sessions() {
+fn every_verb_reports_that_there_are_no_sessions() {
     let stage = Stage::empty();
     fs::create_dir(&stage.root).unwrap();
     // Only settings are not a history.
@@ -334,7 +334,7 @@ fn every_verb_says_that_there_are_no_sessions() {
 }
 
 #[test]
-fn keep_says_how_many_sessions_the_archive_has_if_the_root_has_none() {
+fn keep_reports_the_archived_sessions_of_an_empty_root() {
     let stage = titled();
     stage.annals(&["keep"]).fine();
     fs::remove_dir_all(stage.root.join("projects")).unwrap();

@@ -351,7 +351,7 @@ fn inventory_does_not_reread_a_shared_log() {
 }
 
 #[test]
-fn a_directory_has_one_log_however_it_is_spelled() {
+fn a_directory_has_one_log_in_any_spelling() {
     let stage = Stage::empty().with_layout("orchestrator");
     let work = stage.work();
     fs::create_dir(work.join("app")).unwrap();
@@ -617,7 +617,7 @@ fn append_to_a_sub_agent_that_only_a_message_names_creates_it() {
 }
 
 #[test]
-fn append_that_creates_the_log_says_so_and_warns_of_a_missing_directory() {
+fn append_reports_a_created_log_and_warns_of_a_missing_directory() {
     let stage = Stage::empty().with_layout("orchestrator");
     let existing = stage.work().join("2026-11-15");
     let missing = stage.work().join("tpyo/2026-11-15");

@@ -80,7 +80,7 @@ fn program_replaces_annals_in_the_directory_of_the_session() {
 }
 
 #[test]
-fn session_goes_on_in_another_program_and_back() {
+fn session_is_continued_in_another_program_and_back() {
     let stage = stage();
     let codex = stage.root.with_file_name("codex");
     fs::create_dir_all(codex.join("sessions")).unwrap();

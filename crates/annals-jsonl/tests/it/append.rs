@@ -168,7 +168,7 @@ fn threads_and_processes_lose_nothing_and_add_nothing() {
         acks,
         ..Counts::default()
     };
-    gates::tell(2, &what, counts);
+    gates::print_counts(2, &what, counts);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn control_writers_that_use_two_writes_are_caught() {
         file.write_all(b"\n").unwrap();
     }
     assert_eq!(lines(&path).get(&record("a")), None);
-    gates::tell_control(2, "two writes");
+    gates::print_control(2, "two writes");
 }
 
 #[test]
@@ -515,11 +515,11 @@ fn lost_within_limits(variant: &str) -> Counts {
 fn a_file_size_limit_at_any_byte_loses_no_acknowledged_record() {
     let counts = lost_within_limits("sealing");
     assert_eq!(counts.lost, 0);
-    gates::tell(4, "no room after any byte of a record", counts);
+    gates::print_counts(4, "no room after any byte of a record", counts);
 }
 
 #[test]
 fn control_a_writer_that_does_not_seal_loses_at_the_limit() {
     assert!(lost_within_limits("plain").lost > 100);
-    gates::tell_control(4, "no sealing");
+    gates::print_control(4, "no sealing");
 }

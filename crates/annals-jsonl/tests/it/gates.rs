@@ -2,7 +2,7 @@
 //!
 //! Each gate is a test with a short form. `./test --gates` requests the full form with
 //! `ANNALS_GATES=full`, names the file system in `ANNALS_GATE_DIR`, and makes a table of the lines
-//! that [`tell`] prints.
+//! that [`print_counts`] prints.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ pub(crate) struct Counts {
 }
 
 /// Prints a row of the table.
-pub(crate) fn tell(gate: u8, what: &str, counts: Counts) {
+pub(crate) fn print_counts(gate: u8, what: &str, counts: Counts) {
     let Counts {
         points,
         kills,
@@ -51,7 +51,7 @@ pub(crate) fn tell(gate: u8, what: &str, counts: Counts) {
 }
 
 /// Prints that the control of a gate was caught.
-pub(crate) fn tell_control(gate: u8, what: &str) {
+pub(crate) fn print_control(gate: u8, what: &str) {
     println!("\nGATE {{\"gate\":{gate},\"control\":\"{what}\"}}");
 }
 

@@ -185,19 +185,19 @@ fn killed_writers_lose_no_acknowledged_record() {
         sum.acks += counts.acks;
     }
     assert!(sum.acks > sum.kills, "{} records", sum.acks);
-    gates::tell(3, "16 writers killed at random", sum);
+    gates::print_counts(3, "16 writers killed at random", sum);
 }
 
 #[test]
 fn control_writers_without_sealing_are_caught() {
     let caught = (0..20).any(|turn| storm("unsealed", 100, turn).lost > 0);
     assert!(caught);
-    gates::tell_control(3, "no sealing");
+    gates::print_control(3, "no sealing");
 }
 
 #[test]
 fn control_early_acknowledgement_is_caught() {
     let caught = (0..20).any(|turn| storm("early", 40, turn).lost > 0);
     assert!(caught);
-    gates::tell_control(3, "acknowledges early");
+    gates::print_control(3, "acknowledges early");
 }

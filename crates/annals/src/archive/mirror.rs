@@ -9,7 +9,7 @@
 //! 5. The lines are appended and synced, and the mark is removed. A version whose content is in the
 //!    new file too is dropped.
 //!
-//! The lines say how much of each compressed file counts. The mark tells what a killed writer left,
+//! The lines say how much of each compressed file counts. The mark shows what a killed writer left,
 //! which the next one lists or replaces, from files whose lines are lost.
 
 mod copy_file;

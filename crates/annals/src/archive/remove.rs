@@ -217,7 +217,7 @@ fn plan(
     })
 }
 
-/// Returns why a file cannot be read, as far as headers tell.
+/// Returns why a file cannot be read, as far as headers show it.
 fn damage(session: &ArchivedSession, member: &Member) -> Option<String> {
     let content = match session.file(member) {
         Ok(content) => content,

@@ -5,7 +5,7 @@
 //! renaming, and the manifest says how much of a file counts.
 //!
 //! A file without a line is either from an interrupted writer or its line is lost. A writer creates
-//! the file `writing` first and removes it after the lines are synced, which tells them apart.
+//! the file `writing` first and removes it after the lines are synced, which distinguishes them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

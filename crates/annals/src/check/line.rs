@@ -104,7 +104,9 @@ pub(super) fn examine<'a>(
         flaws.extend(empty_file(file, &scan.volumes));
         (flaws, scan.volumes)
     };
-    flaws.sort_by_key(|flaw| (flaw.volume, flaw.span.offset, flaw.kind));
+    crate::sort::by_key(&mut flaws, |flaw| {
+        (flaw.volume, flaw.span.offset, flaw.kind)
+    });
     let left = unrepairable_kinds(root, file, &flaws);
     let volumes = file.volumes().zip(volumes).enumerate();
     let reports = volumes.map(|(number, (volume, counted))| FileReport {

@@ -186,7 +186,7 @@ pub fn all(
         .collect();
     let total = files.iter().map(|(_, file)| file.bytes()).sum();
     let done = AtomicU64::new(0);
-    files.sort_by_key(|(_, file)| std::cmp::Reverse(file.bytes()));
+    crate::sort::by_key(&mut files, |(_, file)| std::cmp::Reverse(file.bytes()));
     let read: Vec<Read<'_>> = files
         .into_par_iter()
         .with_max_len(1)
@@ -235,7 +235,7 @@ fn gather(
     for report in across(&all_traces) {
         merge(&mut whole, report);
     }
-    failed.sort_by(|(a, _), (b, _)| a.cmp(b));
+    crate::sort::by(&mut failed, |(a, _), (b, _)| a.cmp(b));
     let failed = failed.into_iter().map(|(_, error)| Err(error));
     failed.chain(whole.into_values().map(Ok)).collect()
 }
@@ -254,7 +254,7 @@ fn merge(whole: &mut BTreeMap<PathBuf, FileReport>, report: FileReport) {
             sum.bytes += report.bytes;
             sum.unrepairable.extend(report.unrepairable);
             sum.flaws.extend(report.flaws);
-            sum.flaws.sort_by_key(|flaw| (flaw.span.offset, flaw.kind));
+            crate::sort::by_key(&mut sum.flaws, |flaw| (flaw.span.offset, flaw.kind));
         }
     }
 }

@@ -400,7 +400,7 @@ fn sessions_in_order(
     let order: HashMap<&str, usize> = order.map(|(at, id)| (id.as_str(), at)).collect();
     let mut sessions = inventory.sessions;
     sessions.retain(|files| order.contains_key(files.id.as_str()));
-    sessions.sort_by_key(|files| order.get(files.id.as_str()).copied());
+    crate::sort::by_key(&mut sessions, |files| order.get(files.id.as_str()).copied());
     Ok(sessions)
 }
 

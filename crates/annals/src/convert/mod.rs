@@ -208,7 +208,7 @@ pub fn run(
     }
     let project_dirs = ProjectDirs::new(&plan.sessions);
     // Largest first, so that no thread is left with a large session at the end.
-    forward.sort_by_key(|files| std::cmp::Reverse(files.log_bytes()));
+    crate::sort::by_key(&mut forward, |files| std::cmp::Reverse(files.log_bytes()));
     let convert = |files: &&SessionFiles| {
         let settled = (|| {
             let mut session = Session::read((*files).clone())?;
@@ -227,7 +227,7 @@ pub fn run(
     let shares = uses_shared_logs(writer, &target);
     let settled: Vec<(String, Result<SessionOutcome>)> = match shares {
         true => {
-            forward.sort_by(|a, b| a.id.cmp(&b.id));
+            crate::sort::by(&mut forward, |a, b| a.id.cmp(&b.id));
             forward.iter().map(convert).collect()
         }
         false => forward.par_iter().with_max_len(1).map(convert).collect(),
@@ -281,7 +281,9 @@ pub fn run(
         }
     }
     report.existing_files.extend(stage.close()?);
-    rows.sort_by(|a, b| (a.started, row_key(a)).cmp(&(b.started, row_key(b))));
+    crate::sort::by(&mut rows, |a, b| {
+        (a.started, row_key(a)).cmp(&(b.started, row_key(b)))
+    });
     update_session_lists(root, writer, rows)?;
     let (added, failed) = later_changes::write_changes(root, writer, fresh);
     report.added = added;

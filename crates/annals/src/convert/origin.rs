@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn decode_record_tells_added_from_generated() {
+    fn decode_record_distinguishes_added_from_generated() {
         assert_eq!(decode_record(br#"{"type":"user"}"#), RecordOrigin::Added);
         assert_eq!(decode_record(br#"{"origin":{}}"#), RecordOrigin::Generated);
         assert_eq!(

@@ -237,8 +237,7 @@ impl CostReport {
         let mut report = sums.report(by, options.top, sort);
         report.rows.sort_by_cached_key(|row| order(&row.parts));
         if sort != Sort::Key {
-            let rows = &mut report.rows;
-            rows.sort_by_key(|row| Reverse(size(&row.tally, sort)));
+            crate::sort::by_key(&mut report.rows, |row| Reverse(size(&row.tally, sort)));
         }
         if options.reverse {
             report.rows.reverse();

@@ -194,7 +194,7 @@ pub(super) fn files(state: &Path) -> Result<Vec<IndexFile>> {
             });
         }
     }
-    found.sort_by(|a, b| a.path.cmp(&b.path));
+    crate::sort::by(&mut found, |a, b| a.path.cmp(&b.path));
     Ok(found)
 }
 
@@ -221,7 +221,9 @@ pub(super) fn delete(state: &Path) -> Result<Vec<IndexFile>> {
     }
     // Databases first: the other files are useless without them.
     let mut order: Vec<&IndexFile> = found.iter().collect();
-    order.sort_by_key(|file| file.path.extension().is_none_or(|ending| ending != "db"));
+    crate::sort::by_key(&mut order, |file| {
+        file.path.extension().is_none_or(|ending| ending != "db")
+    });
     for file in order {
         match fs::remove_file(&file.path) {
             Err(error) if !is_absent(&error) => return Err(Error::io("delete", &file.path, error)),

@@ -357,6 +357,6 @@ fn lookups_of_term(term: &Term) -> Option<Vec<Lookup>> {
         found.append(&mut lookups(word, number > 0 || !open_start));
     }
     // The longest words tend to be the rarest.
-    found.sort_by_key(|lookup| Reverse(lookup.token().len()));
+    crate::sort::by_key(&mut found, |lookup| Reverse(lookup.token().len()));
     (!found.is_empty()).then_some(found)
 }

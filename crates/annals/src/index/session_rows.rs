@@ -212,7 +212,9 @@ impl<'a> SortedSessions<'a> {
             }
         }
         if !list.is_sorted_by(|(_, one), (_, other)| name(one) <= name(other)) {
-            list.sort_by(|(_, one), (_, other)| name(one).cmp(&name(other)));
+            crate::sort::by(&mut list, |(_, one), (_, other)| {
+                name(one).cmp(&name(other))
+            });
         }
         SortedSessions { root, list }
     }

@@ -47,7 +47,7 @@ impl IndexDatabase {
                 }
             });
         }
-        sessions.sort_by(|one, other| {
+        crate::sort::by(&mut sessions, |one, other| {
             let key = |session: &StoredSession| Reverse(session.updated);
             key(one)
                 .cmp(&key(other))

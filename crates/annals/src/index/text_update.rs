@@ -239,7 +239,7 @@ fn read_portion<'a>(
         false => rayon::current_num_threads().max(1),
     };
     // Shares of about the same size: the largest file goes to the smallest share.
-    portion.sort_by_key(|unread| Reverse(unread.bytes()));
+    crate::sort::by_key(&mut portion, |unread| Reverse(unread.bytes()));
     let mut shares: Vec<(u64, Vec<Unread<'a>>)> = Vec::new();
     shares.resize_with(threads.min(portion.len()).max(1), Default::default);
     for unread in portion {

@@ -236,7 +236,7 @@ impl RepairPlan {
         let total = patients.iter().map(|patient| patient.file.id.len).sum();
         let done = AtomicU64::new(0);
         let mut order: Vec<&RepairTarget> = patients.iter().collect();
-        order.sort_by_key(|patient| std::cmp::Reverse(patient.file.id.len));
+        crate::sort::by_key(&mut order, |patient| std::cmp::Reverse(patient.file.id.len));
         let plans = order.into_par_iter().with_max_len(1).map(|patient| {
             let plan = RepairPlan::new(patient, now);
             let len = patient.file.id.len;
@@ -246,7 +246,7 @@ impl RepairPlan {
         let mut plans: Vec<(&PathBuf, Result<RepairPlan>)> = plans
             .filter(|(_, plan)| plan.as_ref().map_or(true, RepairPlan::has_findings))
             .collect();
-        plans.sort_by_key(|(path, _)| *path);
+        crate::sort::by_key(&mut plans, |(path, _)| *path);
         plans.into_iter().map(|(_, plan)| plan).collect()
     }
 

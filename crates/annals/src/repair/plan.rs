@@ -600,7 +600,7 @@ impl<'a> RepairReader<'a> {
         self.result
             .steps
             .sort_by_key(|step| (step.line, step.offset));
-        self.result.removed.sort_by_key(|removed| removed.offset);
+        crate::sort::by_key(&mut self.result.removed, |removed| removed.offset);
     }
 }
 

@@ -178,7 +178,7 @@ impl Repairs<'_> {
             found.push((made.and_then(|made| made.modified().ok()), kept));
         }
         // Of two repairs at the same time, the one with the newer folder is newer.
-        found.sort_by(|(a_made, a), (b_made, b)| {
+        crate::sort::by(&mut found, |(a_made, a), (b_made, b)| {
             (b.repaired, b_made, &a.path).cmp(&(a.repaired, a_made, &b.path))
         });
         Ok((found.into_iter().map(|(_, kept)| kept).collect(), troubles))

@@ -85,7 +85,7 @@ impl Retention<'_> {
                 });
             }
         }
-        all.sort_by(|a, b| (a.last, &a.gone).cmp(&(b.last, &b.gone)));
+        crate::sort::by(&mut all, |a, b| (a.last, &a.gone).cmp(&(b.last, &b.gone)));
         all
     }
 

@@ -129,7 +129,7 @@ impl CleanupPlan {
             });
             plan.add_group(members.collect());
         }
-        plan.groups.sort_by_key(|group| {
+        crate::sort::by_key(&mut plan.groups, |group| {
             let last = group.iter().map(|old| old.last).max();
             (last, group.first().map(|old| old.info.id.clone()))
         });
@@ -237,7 +237,7 @@ fn newest(rows: &[SessionInfo], keep: usize) -> HashSet<usize> {
     }
     let mut newest = HashSet::new();
     for mut sessions in projects.into_values() {
-        sessions.sort_by_key(|(_, info)| (Reverse(info.updated), &info.id));
+        crate::sort::by_key(&mut sessions, |(_, info)| (Reverse(info.updated), &info.id));
         newest.extend(sessions.into_iter().take(keep).map(|(at, _)| at));
     }
     newest

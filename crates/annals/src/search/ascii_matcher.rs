@@ -71,7 +71,7 @@ impl AsciiMatcher {
                 },
             })
             .collect();
-        bytes.sort_by_key(|rare| commonness(rare.byte));
+        crate::sort::by_key(&mut bytes, |rare| commonness(rare.byte));
         let rarest = *bytes.first()?;
         let mut letters = words.iter().flatten();
         Some(AsciiMatcher {

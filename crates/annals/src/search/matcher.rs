@@ -203,7 +203,7 @@ impl Node {
                     parts.iter().map(|part| Node::new(part, terms)).collect();
                 // Limits first; among the others, conditions that need more than the record come
                 // last.
-                nodes.sort_by_key(|node| (!node.limits(), node.cost()));
+                crate::sort::by_key(&mut nodes, |node| (!node.limits(), node.cost()));
                 Node::All(nodes)
             }
             Expr::Any(parts) => {

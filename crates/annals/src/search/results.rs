@@ -332,7 +332,7 @@ fn decode(source: &SearchSource<'_>, record: &Record<'_>) -> Vec<Entry> {
 /// Sets the line numbers of some hits in one file.
 fn count_lines(source: &SearchSource<'_>, mut wanted: Vec<usize>, hits: &mut [Hit]) -> Result<()> {
     let failed = |error| Error::io("read", &source.file.path, error);
-    wanted.sort_by_key(|at| hits.get(*at).map(|hit| hit.offset));
+    crate::sort::by_key(&mut wanted, |at| hits.get(*at).map(|hit| hit.offset));
     let mut reader = RangeReader::from_offset(source.open()?, 0);
     let mut buffer = vec![0; 256 << 10];
     let (mut at, mut line) = (0, 1);

@@ -194,10 +194,10 @@ impl<'a> SearchRun<'a> {
             }
         }
         // Largest first, so that no thread is left with a large file at the end.
-        work.sort_by_key(|(_, _, bytes)| Reverse(*bytes));
+        crate::sort::by_key(&mut work, |(_, _, bytes)| Reverse(*bytes));
         let limits = ScanLimits { newest: None, stop };
         let mut scanned = self.scan_all(work, limits);
-        scanned.sort_by_key(|(number, _)| *number);
+        crate::sort::by_key(&mut scanned, |(number, _)| *number);
         let mut found = Findings::default();
         scanned
             .into_iter()

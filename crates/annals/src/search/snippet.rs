@@ -38,7 +38,7 @@ impl Matcher {
                 let places = finder.all(&piece.text).filter(|at| !at.is_empty());
                 found.extend(places.take(200).map(|at| (at, number)));
             }
-            found.sort_by_key(|(at, _)| (at.start, at.end));
+            crate::sort::by_key(&mut found, |(at, _)| (at.start, at.end));
             let (together, terms) = densest(&found);
             let meant = if self.admits_text(piece) { MEANT } else { 0.0 };
             // The input of a tool call is more relevant than the tool's name.

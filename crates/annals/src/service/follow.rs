@@ -15,7 +15,7 @@ pub struct FollowRequest {
     pub session: Option<String>,
     /// Number of existing entries to report first.
     pub last: usize,
-    /// The cursor of an event: go on after it, with what was written since.
+    /// The cursor of an event: continue after it, with what was written since.
     pub since: Option<String>,
 }
 

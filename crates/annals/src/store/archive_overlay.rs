@@ -166,7 +166,7 @@ pub(super) fn add_archived(
     if !found.is_empty() {
         files.append(&mut found);
         // Sort them by path, like files found on disk.
-        files.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
+        crate::sort::by(files, |a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
     }
     rows
 }

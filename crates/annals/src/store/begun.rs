@@ -139,7 +139,7 @@ impl Made {
     }
 }
 
-/// Returns whether a path exists or, if the system cannot tell, may exist: only what was missing is
+/// Returns whether a path exists or, if the system does not know, may exist: only what was missing is
 /// removed.
 fn is_there(path: &Path) -> bool {
     annals_jsonl::exists(path).unwrap_or(true)

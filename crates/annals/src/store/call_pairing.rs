@@ -174,7 +174,7 @@ pub fn results_under_calls(outlines: &[Outline], entries: &[usize]) -> Vec<usize
         }
         placed.push((place.0, place.1, entry));
     }
-    placed.sort_by_key(|(position, rank, _)| (*position, *rank));
+    crate::sort::by_key(&mut placed, |(position, rank, _)| (*position, *rank));
     placed.into_iter().map(|(_, _, entry)| entry).collect()
 }
 

@@ -103,7 +103,9 @@ impl ChorusConfig<'_> {
         let rows =
             sessions.filter_map(|files| self.store.failures.ok(Session::read(files.clone())));
         let mut rows: Vec<SessionInfo> = rows.map(|session| session.info(None)).collect();
-        rows.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
+        crate::sort::by(&mut rows, |a, b| {
+            b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id))
+        });
         Ok(rows)
     }
 

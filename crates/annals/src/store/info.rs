@@ -250,7 +250,9 @@ impl ProjectInfo {
             project.updated = project.updated.max(session.updated);
         }
         let mut projects: Vec<ProjectInfo> = projects.into_values().collect();
-        projects.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.path.cmp(&b.path)));
+        crate::sort::by(&mut projects, |a, b| {
+            b.updated.cmp(&a.updated).then_with(|| a.path.cmp(&b.path))
+        });
         projects
     }
 }

@@ -775,7 +775,7 @@ fn as_own_log(root: &Root, mut file: RootFile, session: &SessionId) -> RootFile 
     if stem != Some(session.as_str()) {
         return file;
     }
-    let is_main = log_reader::first_told(root, &file, SESSION_ID_LINES, |outline| {
+    let is_main = log_reader::first_reported(root, &file, SESSION_ID_LINES, |outline| {
         let mut facts = outline.facts.iter();
         let named = facts.any(|fact| named_session(fact).is_some());
         named.then_some(outline.agent.is_none())

@@ -125,7 +125,7 @@ impl Session {
                 break;
             }
         }
-        fitting.sort_by_key(|outline| outline.key);
+        crate::sort::by_key(&mut fitting, |outline| outline.key);
         fitting.dedup_by_key(|outline| outline.key);
         let nameless = || Error::refused("the record has no id");
         if let [only] = fitting.as_slice() {

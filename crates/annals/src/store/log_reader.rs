@@ -572,13 +572,13 @@ pub(super) fn first_fact<T>(
     entries: usize,
     wanted: impl Fn(&Fact) -> Option<T>,
 ) -> Result<Option<T>> {
-    first_told(root, file, entries, |outline| {
+    first_reported(root, file, entries, |outline| {
         outline.facts.iter().find_map(&wanted)
     })
 }
 
 /// Returns the first value that `wanted` finds in a log's first `entries` records.
-pub(super) fn first_told<T>(
+pub(super) fn first_reported<T>(
     root: &Root,
     file: &RootFile,
     entries: usize,

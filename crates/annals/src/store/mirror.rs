@@ -1,8 +1,8 @@
 //! Copies of the lines that an agent program writes, appended as they are.
 //!
 //! A program that runs an agent gets each line of its log and sends it here. Lines are neither
-//! parsed into entries nor checked against the session: what arrives is what stands in the log. A
-//! line whose `uuid` stands there already is skipped, so a batch may be sent again.
+//! parsed into entries nor checked against the session: the log contains the bytes that arrive. A
+//! line whose `uuid` is in it already is skipped, so a batch may be sent again.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -122,7 +122,7 @@ impl Mirror {
     }
 
     /// Appends lines in one write: locked, a torn line before them ended, synced as the options
-    /// say. Lines whose `uuid` stands in the log already are skipped. Returns how many were written.
+    /// say. Lines whose `uuid` is in the log already are skipped. Returns how many were written.
     ///
     /// Each line is one JSON object without line breaks; if one is not, none is written.
     pub fn append<L: AsRef<[u8]>>(&self, lines: &[L]) -> Result<usize> {

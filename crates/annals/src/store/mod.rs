@@ -295,7 +295,7 @@ pub(crate) fn read_each<T: Send>(
         return read.map(|(_, made)| made).collect();
     }
     // Largest first, so that no thread ends with a large session alone.
-    order.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    crate::sort::by_key(&mut order, |(_, bytes)| std::cmp::Reverse(*bytes));
     let order = order.into_par_iter().with_max_len(1);
     let mut read: Vec<(usize, Result<T>)> = order.filter_map(read).collect();
     read.sort_unstable_by_key(|(at, _)| *at);

@@ -54,7 +54,7 @@ const MAX_DOCUMENT: u64 = 256 << 20;
 /// Maximum size of a document that a person chose over lines.
 const MAX_CHOSEN_DOCUMENT: u64 = 2 << 30;
 
-/// Length of the beginning that tells lines from a document.
+/// Length of the beginning that distinguishes lines from a document.
 const BEGINNING: u64 = 1 << 20;
 
 /// Opens the records of a file.
@@ -231,7 +231,9 @@ fn sessions_of_database(
         }
     });
     let mut sessions: Vec<RootFile> = sessions.collect();
-    sessions.sort_by(|one, other| one.path.as_os_str().cmp(other.path.as_os_str()));
+    crate::sort::by(&mut sessions, |one, other| {
+        one.path.as_os_str().cmp(other.path.as_os_str())
+    });
     Ok(sessions)
 }
 

@@ -131,7 +131,7 @@ impl Session {
                 Ok(true)
             })?;
         }
-        notes.sort_by_key(|note| note.time);
+        crate::sort::by_key(&mut notes, |note| note.time);
         Ok(notes)
     }
 
@@ -402,12 +402,12 @@ impl Session {
                 Ok(true)
             })?;
         }
-        tasks.sort_by_key(|(number, _)| *number);
+        crate::sort::by_key(&mut tasks, |(number, _)| *number);
         if !tasks.is_empty() {
             let tasks = tasks.into_iter().map(|(_, todo)| todo).collect();
             lists.insert(0, (self.files.id.to_string(), tasks));
         }
-        lists.sort_by_key(|(agent, _)| agent != self.files.id.as_str());
+        crate::sort::by_key(&mut lists, |(agent, _)| agent != self.files.id.as_str());
         Ok(lists)
     }
 

@@ -665,7 +665,7 @@ impl FolderSummary {
     fn sort(&mut self) {
         // If a leaf has several summaries, the last one is used.
         self.summaries.reverse();
-        self.summaries.sort_by_key(|(leaf, _)| *leaf);
+        crate::sort::by_key(&mut self.summaries, |(leaf, _)| *leaf);
         self.summaries.dedup_by_key(|(leaf, _)| *leaf);
     }
 

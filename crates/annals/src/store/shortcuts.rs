@@ -49,7 +49,9 @@ impl Store {
         let is_wanted =
             |row: &SessionInfo| project.is_none_or(|wanted| row.matches_project_or_earlier(wanted));
         let mut rows: Vec<SessionInfo> = rows.filter(is_wanted).collect();
-        rows.sort_by(|a, b| (b.updated, &a.id).cmp(&(a.updated, &b.id)));
+        crate::sort::by(&mut rows, |a, b| {
+            (b.updated, &a.id).cmp(&(a.updated, &b.id))
+        });
         rows
     }
 

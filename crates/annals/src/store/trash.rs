@@ -126,7 +126,7 @@ impl SessionFiles {
         groups.retain(|group| !group.is_empty());
         for group in &mut groups {
             // A fork continues more logs than the session that it continues.
-            group.sort_by_key(|files| files.continued_logs());
+            crate::sort::by_key(group, |files| files.continued_logs());
         }
         groups
     }

@@ -35,7 +35,7 @@ impl EventJson {
         }
     }
 
-    /// Sets where a follower can go on after the event.
+    /// Sets the position from which a follower continues after the event.
     pub fn with_cursor(self, cursor: Option<String>) -> Self {
         EventJson { cursor, ..self }
     }

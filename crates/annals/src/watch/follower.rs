@@ -215,7 +215,7 @@ impl Follower {
         self.schedule_scan(started);
         let mut newest_first: Vec<usize> = (0..self.cursors.len()).collect();
         let mtime = |at: &usize| self.cursors.get(*at).map(|track| track.id.mtime_ns);
-        newest_first.sort_by_key(|at| std::cmp::Reverse(mtime(at)));
+        crate::sort::by_key(&mut newest_first, |at| std::cmp::Reverse(mtime(at)));
         let is_row = |at: usize| {
             let log = self.cursors.get(at).map(|track| &track.log);
             log.is_some_and(|log| matches!(log.artifact.framing, Framing::Rows(_)))
@@ -282,7 +282,7 @@ impl Follower {
             }
         }
         for mut logs in folders.into_values() {
-            logs.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
+            crate::sort::by_key(&mut logs, |(time, _)| std::cmp::Reverse(*time));
             if let Some((_, first)) = logs.first() {
                 let logs = logs.iter().map(|(_, log)| log);
                 self.selection.check_folder(first, logs);

@@ -1,4 +1,4 @@
-//! Position of a follower: up to where each log was reported, as a text to go on from later.
+//! Position of a follower: up to where each log was reported, as a text from which a later follower continues.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;

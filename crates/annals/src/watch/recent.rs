@@ -95,7 +95,7 @@ impl NewestEntries {
                 located,
             });
         }
-        self.held.sort_by_key(|held| held.time);
+        crate::sort::by_key(&mut self.held, |held| held.time);
         let surplus = self.held.len().saturating_sub(self.most);
         self.held.drain(..surplus);
     }

@@ -565,7 +565,7 @@ impl WatchedDirs {
         let spots = self.uses.entry(id).or_default();
         if !spots.contains(&spot) {
             spots.push(spot);
-            spots.sort_by_key(WatchUse::place);
+            crate::sort::by_key(spots, WatchUse::place);
         }
     }
 }

@@ -128,7 +128,7 @@ fn fixable_flaws_are_exactly_what_repair_fixes() {
 
 /// The advice never calls a user's own file superfluous.
 #[test]
-fn advice_never_says_to_remove_a_document() {
+fn advice_never_recommends_removing_a_document() {
     for kind in [FlawKind::BadDocument, FlawKind::BadJson] {
         assert!(!kind.advice().contains("remove"), "{}", kind.as_str());
     }

@@ -181,7 +181,7 @@ fn context_has_as_many_messages_as_the_client_sends_of_every_fixture() {
 
 /// The messages are JSON that the Messages API accepts: roles, typed blocks, exact arguments.
 #[test]
-fn context_is_spelled_as_the_messages_api_spells_it() {
+fn context_has_the_form_of_the_messages_api() {
     use annals::model::{Block, Draft};
     let dir = tempfile::tempdir().unwrap();
     let store = Store::new(vec![Root::claude_code(dir.path())]);

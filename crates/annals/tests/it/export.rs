@@ -773,7 +773,7 @@ fn links(session: &Session) -> BTreeMap<String, (String, Option<String>)> {
 }
 
 /// Fixtures with a session without a record or with bytes that are not text, with ids that follow from the
-/// offset, or with data that annals keeps beside the log: some of their records are written anew.
+/// offset, or with data that annals keeps beside the log: some of their records are written again.
 const OTHER_RECORDS: [&str; 49] = [
     "claude-code/2.0.77-s01-multiturn",
     "claude-code/2.0.77-s04-agent",

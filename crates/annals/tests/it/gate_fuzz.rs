@@ -380,7 +380,7 @@ fn no_input_panics_any_target() {
     });
     assert!(failed.is_empty(), "{failed:#?}");
     let points = TARGETS.iter().map(|(name, _)| inputs(*name)).sum();
-    gates::tell(
+    gates::print_counts(
         7,
         "damaged seeds, stable compiler",
         Counts {
@@ -394,7 +394,7 @@ fn no_input_panics_any_target() {
 fn control_a_planted_panic_is_found() {
     let found = attack(targets::planted, &[b"{\"a\":1}\n".to_vec()], 20_000, 1);
     assert!(found.is_some());
-    gates::tell_control(7, "planted panic");
+    gates::print_control(7, "planted panic");
 }
 
 /// Writes the seeds of the fuzzer: `ANNALS_SEEDS=fuzz/corpus cargo test … gate_fuzz::write_seeds`.

@@ -288,12 +288,12 @@ fn random_histories_match_the_model() {
         acks,
         ..Counts::default()
     };
-    gates::tell(8, "random histories", counts);
+    gates::print_counts(8, "random histories", counts);
 }
 
 #[test]
 fn control_writer_without_sealing_is_caught() {
     let caught = (0..60).filter(|seed| live("claude-code", *seed, Hand::Plain).is_err());
     assert!(caught.count() > 5);
-    gates::tell_control(8, "planted bug: no sealing");
+    gates::print_control(8, "planted bug: no sealing");
 }

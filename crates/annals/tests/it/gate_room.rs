@@ -135,7 +135,7 @@ fn a_document_that_does_not_fit_leaves_the_old_one() {
         points,
         ..Counts::default()
     };
-    gates::tell(4, "no room after any byte of a document", counts);
+    gates::print_counts(4, "no room after any byte of a document", counts);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_session_without_room_loses_no_acknowledged_entry() {
         acks: points,
         ..Counts::default()
     };
-    gates::tell(4, "no room for an entry of any layout", counts);
+    gates::print_counts(4, "no room for an entry of any layout", counts);
 }
 
 /// On a full file system, with varying amounts of free space.
@@ -205,7 +205,7 @@ fn a_full_disk_loses_no_acknowledged_record() {
     assert!(counts.kills > 10, "it was never full");
     assert_eq!(counts.lost, 0);
     counts.kills = 0;
-    gates::tell(4, "a full disk", counts);
+    gates::print_counts(4, "a full disk", counts);
 }
 
 /// Uses all free space.

@@ -367,7 +367,7 @@ fn recorded_costs_are_those_of_the_programs() {
     }
 }
 
-/// A database replaces the files of an older version, which are left beside it.
+/// A database replaces the files of an older version, which are left next to it.
 #[test]
 fn session_of_a_database_hides_its_older_files() {
     let copy = case("1.18-s03-fork").copy();

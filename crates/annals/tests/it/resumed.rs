@@ -129,7 +129,7 @@ fn is_same(shown: &(String, String), sent: &(String, String)) -> bool {
     shown.0 == sent.0 && (shown.1 == sent.1 || (!sent.1.is_empty() && shown.1.starts_with(&sent.1)))
 }
 
-/// Returns the session that the program was told to resume; the newest one if it was told none.
+/// Returns the session that the program was told to resume; the newest one if it was given none.
 fn resumed_session(case: &Value, mut sessions: Vec<SessionFiles>) -> Option<Session> {
     let id = case["session"].as_str();
     if let Some(id) = id.filter(|_| sessions.len() > 1) {

@@ -180,7 +180,7 @@ fn mirrored_lines_are_stored_as_they_are_and_once() {
         main.append(&[line(2), line(3), unnamed.clone()]).unwrap(),
         2
     );
-    // Another handle reads what stands in the file.
+    // Another handle reads the file.
     let again = store.mirror("-home-me-app", id, None, options).unwrap();
     assert_eq!(again.append(&[line(3), unnamed.clone()]).unwrap(), 1);
     let lines = [line(1), line(2), line(3), unnamed.clone(), unnamed];
@@ -300,7 +300,7 @@ fn followed(service: &Service, since: Option<String>, most: usize) -> (Vec<Strin
 }
 
 #[test]
-fn following_goes_on_after_a_cursor_without_loss() {
+fn following_continues_after_a_cursor_without_loss() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::new(vec![Root::claude_code(dir.path())]);
     let one = store.begin("/home/me/app").unwrap();

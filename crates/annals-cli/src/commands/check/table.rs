@@ -18,7 +18,7 @@ const MAX_UNASKED: usize = 5;
 
 /// Parts of the report to print.
 pub(super) struct Options {
-    /// List the findings of each file.
+    /// List the findings of each file, and their text in full.
     pub(super) details: bool,
     /// Maximum number of findings of a file in that list.
     pub(super) limit: usize,
@@ -44,7 +44,7 @@ pub(super) fn print(found: &CheckResult, options: &Options, context: &mut Contex
     print_kinds(&files, context)?;
     if details {
         for file in &files {
-            print_file(file, options.limit, context)?;
+            print_file(file, options, context)?;
         }
     }
     print_summary(found, options.notes, context)?;
@@ -55,8 +55,9 @@ pub(super) fn print(found: &CheckResult, options: &Options, context: &mut Contex
     Ok(())
 }
 
-fn print_file(file: &ShownFile<'_>, limit: usize, context: &mut Context) -> Result<()> {
+fn print_file(file: &ShownFile<'_>, options: &Options, context: &mut Context) -> Result<()> {
     let ShownFile { report, flaws } = file;
+    let limit = options.limit;
     let path = report.path.display().to_string();
     context.out.line(paint(PATH, &path))?;
     let mut table = Table::new([
@@ -84,8 +85,8 @@ fn print_file(file: &ShownFile<'_>, limit: usize, context: &mut Context) -> Resu
             }),
         ]);
     }
-    let table = table.render(context.out.width());
-    context.out.text(table)?;
+    let width = context.out.width().filter(|_| !options.details);
+    context.out.text(table.render(width))?;
     if flaws.len() > limit {
         let more = flaws.len() - limit;
         let text = format!("… {more} more: --limit {}", flaws.len());

@@ -666,7 +666,7 @@ fn results_name_their_tool_and_tokens_stand_once() {
 
 /// Requirements: 000.59
 #[test]
-fn a_reply_that_goes_on_adds_only_what_is_new() {
+fn a_continued_reply_adds_only_new_text() {
     let stage = stage();
     let conversation = writer(&stage, "conv-2");
     for (text, output) in [("One", 5), ("Two", 12)] {
@@ -714,7 +714,7 @@ fn appends_keep_every_byte_and_seal_a_torn_line() {
 #[test]
 fn lists_and_lookups_come_from_the_index_once_logs_were_read() {
     let stage = stage();
-    // A log that is long enough to tell whether it was read.
+    // A log that is long enough to show whether it was read.
     let long = "x".repeat(2 << 20);
     stage
         .with_stdin(&["append", "conv-1", "-m", "-"], long.as_str())

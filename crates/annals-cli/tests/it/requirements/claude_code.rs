@@ -296,7 +296,7 @@ fn a_session_may_have_any_name_that_its_program_gave() {
 
 /// Requirements: 001.20
 #[test]
-fn a_check_reports_files_that_no_layout_knows() {
+fn a_check_reports_files_that_no_layout_recognizes() {
     let stage = Stage::with_fixture("unknown-files");
     let found = stage.annals(&["check", "--json"]).json();
     assert_eq!(found["ok"], true);
@@ -753,7 +753,7 @@ fn a_summary_covers_the_messages_up_to_one_and_becomes_the_title() {
 
 /// Requirements: 001.59, 001.60, 001.100
 #[test]
-fn file_history_tells_path_operation_and_snippet() {
+fn file_history_has_path_operation_and_snippet() {
     let found = entries("file-history-entry");
     let operations = found.iter().map(|entry| {
         let Body::Files(change) = &entry.body else {

@@ -236,7 +236,7 @@ fn conversation_id_is_the_folder_name_in_every_header_and_message() {
 
 /// Requirements: 002.10, 002.19
 #[test]
-fn a_log_with_the_older_conversation_id_goes_on_under_it() {
+fn a_log_with_the_older_conversation_id_is_continued_under_it() {
     let stage = Stage::with_fixture_of("clog", "conversation-id-without-its-first-word");
     let conversation = "conversation-2026-03-26T01-32-20-418Z-thread_old";
     let session = &conversation["conversation-".len()..];
@@ -286,7 +286,7 @@ fn notes_are_appended_in_the_form_of_the_document() {
 
 /// Requirements: 002.15
 #[test]
-fn the_last_message_says_when_a_conversation_was_updated() {
+fn the_last_message_gives_the_update_time_of_a_conversation() {
     let stage = example();
     // Its header has 01:33:20.
     assert_eq!(row(&stage, SESSION)["updated"], "2026-03-25T01:32:30Z");
@@ -568,7 +568,7 @@ fn a_conversation_is_found_by_its_conversation_id_and_by_its_thread() {
 
 /// Requirements: 002.29, 002.12
 #[test]
-fn session_rows_tell_thread_conversation_and_channel_with_and_without_index() {
+fn session_rows_have_thread_conversation_and_channel_with_and_without_index() {
     let stage = example();
     let conversation = begin(
         &stage,
@@ -770,7 +770,7 @@ fn run_logs_are_written_under_the_time_of_their_run() {
 
 /// Requirements: 002.35
 #[test]
-fn a_conversation_of_the_program_goes_on() {
+fn a_conversation_of_the_program_is_continued() {
     let stage = example();
     let before = fs::read(file(&stage, CONVERSATION, "chat.jsonl")).unwrap();
     stage

@@ -440,7 +440,7 @@ fn a_reply_without_a_model_can_be_priced_by_the_document() {
 
 /// Requirements: 004.10, 004.46
 #[test]
-fn a_session_goes_on_in_its_own_file() {
+fn a_session_is_continued_in_its_own_file() {
     let (stage, id) = examples();
     let empty = log(&stage, "2025-11-15");
     fs::write(&empty, "").unwrap();
@@ -716,7 +716,7 @@ fn a_log_whose_lock_is_held_is_not_written_to() {
 
 /// Requirements: 004.23, 004.24
 #[test]
-fn a_message_says_its_source_and_its_session() {
+fn a_message_has_its_source_and_its_session() {
     let stage = stage();
     let lines = [
         r#"{"type":"user","content":"one","timestamp":"2025-11-16T10:00:00Z","metadata":{"source":"api","sessionId":"s1"}}"#,
@@ -852,7 +852,7 @@ fn what_a_deleted_log_leaves_behind_is_cleaned_up_too() {
 
 /// Requirements: 004.82
 #[test]
-fn a_clean_up_goes_on_after_a_session_that_cannot_go() {
+fn a_clean_up_continues_after_a_session_that_cannot_be_moved() {
     let (stage, _) = examples();
     let other = log(&stage, "2025-11-15");
     fs::write(&other, format!("{}\n", USER.replace("11-16", "11-15"))).unwrap();

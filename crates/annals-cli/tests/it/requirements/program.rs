@@ -92,7 +92,7 @@ impl Follow {
 
 /// Requirements: 004.8, 004.85
 #[test]
-fn append_takes_usage_in_every_spelling_at_every_layout() {
+fn append_accepts_every_spelling_of_usage_in_every_layout() {
     for layout in LAYOUTS {
         for usage in [
             r#"{"input_tokens":5,"output_tokens":2,"cache_creation_tokens":7,"cache_read_tokens":3}"#,
@@ -121,7 +121,7 @@ fn append_takes_usage_in_every_spelling_at_every_layout() {
 
 /// Requirements: 004.8
 #[test]
-fn what_usage_says_and_annals_does_not_know_is_refused() {
+fn unknown_members_of_usage_are_refused() {
     let (stage, session) = begun("orchestrator");
     for (usage, named) in [
         (r#"{"input_tokens":5,"total_tokens":7}"#, "`total_tokens`"),
@@ -593,7 +593,7 @@ fn entries_raw(stage: &Stage, session: &str) -> String {
 }
 
 #[test]
-fn follow_acknowledges_each_line_and_goes_on_after_a_bad_one() {
+fn follow_acknowledges_each_line_and_continues_after_a_bad_one() {
     for layout in LAYOUTS {
         let (stage, session) = begun(layout);
         let mut follow = Follow::start(&stage, layout, &[&session]);
@@ -754,7 +754,7 @@ fn follow_writes_to_the_named_log_where_two_directories_have_one_id() {
 }
 
 #[test]
-fn follow_goes_on_after_a_pause_with_the_same_log() {
+fn follow_continues_with_the_same_log_after_a_pause() {
     let stage = Stage::empty();
     let logs = one_id_in_two_directories(&stage);
     let mut follow = Follow::start(&stage, "claude-code", &[logs[1].to_str().unwrap()]);

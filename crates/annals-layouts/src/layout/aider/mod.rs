@@ -20,7 +20,7 @@
 //!
 //! Cache reads and writes are taken as apart from what was sent; no recording shows them.
 //!
-//! The format is ambiguous: an answer with a line that begins with `####` or `>` cannot be told from a
+//! The format is ambiguous: an answer with a line that begins with `####` or `>` cannot be distinguished from a
 //! prompt or a notice. A line that follows an answer without a blank line belongs to the answer. Times
 //! of messages are unknown: all have that of their run, which is taken as UTC.
 

@@ -44,7 +44,7 @@
 //! | `turn_aborted`, `error`, `task_complete` with an `error` | the turn ended early |
 //!
 //! The text of a message is that of its response item. A user message was typed unless it has one of
-//! the beginnings of injected context, names its origin as such, or stands directly before a message
+//! the beginnings of injected context, names its origin as such, or is directly before a message
 //! that was typed. Messages form one line (`fold`); a rollback begins a branch. A fork by
 //! `history_base {thread_id, end_byte_offset}` has only its own lines: it continues that part of its
 //! parent's rollout.

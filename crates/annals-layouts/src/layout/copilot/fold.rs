@@ -1,4 +1,4 @@
-//! Derives lines from the events of a session, and from the title beside them.
+//! Derives lines from the events of a session, and from the title in a file next to them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -149,7 +149,7 @@ struct Fold<'a> {
 }
 
 impl<'a> Fold<'a> {
-    /// Finds what events refer to: usage stands before its message, and a sub-agent's start before the
+    /// Finds what events refer to: usage comes before its message, and a sub-agent's start before the
     /// result of its call.
     fn prepare(&mut self, event: &Event<'a>) {
         let data = || event.data.parse::<Data<'a>>();

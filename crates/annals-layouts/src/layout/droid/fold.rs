@@ -1,4 +1,4 @@
-//! Derives lines from the records of a session, and from the sum of its tokens beside them.
+//! Derives lines from the records of a session, and from the sum of its tokens in a file next to them.
 
 use crate::json::{Flag, Raw, Text, object};
 use crate::layout::derived::{

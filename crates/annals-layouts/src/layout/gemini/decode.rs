@@ -1,4 +1,4 @@
-//! Decodes derived lines, and the documents beside them.
+//! Decodes derived lines, and the documents next to them.
 
 use std::borrow::Cow;
 

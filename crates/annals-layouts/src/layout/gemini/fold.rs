@@ -189,7 +189,7 @@ fn metadata(members: &[(std::borrow::Cow<'_, str>, Raw<'_>)]) -> Option<String> 
     (!members.is_empty()).then(|| format!("{{{}}}", members.join(",")))
 }
 
-/// A message, in the line where its id stands first.
+/// A message, in the line that has its id first.
 struct Slot<'a> {
     id: String,
     parent: Option<usize>,
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn rewind_to_an_unknown_message_begins_anew() {
+    fn rewind_to_an_unknown_message_starts_a_new_tree() {
         check(
             &[said("a"), r#"{"$rewindTo":"x"}"#.into(), said("b")],
             &[(1, "a", None), (3, "b", None)],

@@ -239,7 +239,7 @@ mod tests {
 
     /// The expected values are those of Python's `os.path.abspath`.
     #[test]
-    fn a_directory_has_one_folder_however_it_is_spelled() {
+    fn a_directory_has_one_folder_in_any_spelling() {
         for (directory, spelling) in [
             ("/a/b", "/a/b"),
             ("/a/b/", "/a/b"),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_a_log_that_cannot_be_says_why() {
+    fn an_impossible_log_name_is_refused_with_a_reason() {
         for (text, why) in [
             ("/x/2025-02-30", Some("invalid date 2025-02-30")),
             ("app/2025-13-01", Some("invalid date 2025-13-01")),

@@ -29,7 +29,7 @@ pub(super) fn classify(path: &Path) -> Option<Artifact> {
     }
 }
 
-/// `name` is what stands before the session's id.
+/// `name` is the text before the session's id.
 fn log(file: &str) -> Option<Artifact> {
     let stem = file.strip_suffix(".jsonl")?;
     let (before, id) = match is_timed(file) {
@@ -102,7 +102,7 @@ fn is_folder(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains('\0')
 }
 
-/// Returns what stands before the session's id in the name of a log.
+/// Returns the text before the session's id in the name of a log.
 pub(super) fn time_prefix(started: Timestamp) -> String {
     let time = format!("{started:.3}").replace([':', '.'], "-");
     format!("{time}_")

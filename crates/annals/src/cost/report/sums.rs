@@ -240,7 +240,7 @@ impl<'a> Sums<'a> {
                 tally,
             })
             .collect();
-        models.sort_by(|a, b| {
+        crate::sort::by(&mut models, |a, b| {
             let size = |one: &ModelTally| Reverse(size(&one.tally, Sort::Cost));
             size(a).cmp(&size(b)).then_with(|| a.model.cmp(&b.model))
         });
@@ -280,7 +280,7 @@ impl<'a> Sums<'a> {
                 tokens,
             })
             .collect();
-        unpriced.sort_by(|a, b| {
+        crate::sort::by(&mut unpriced, |a, b| {
             let largest = b.tokens.cmp(&a.tokens);
             largest.then_with(|| a.model.cmp(&b.model))
         });

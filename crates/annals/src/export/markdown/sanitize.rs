@@ -114,7 +114,7 @@ fn closing_fence(block: &str) -> Option<String> {
 }
 
 fn apply(text: &str, mut edits: Vec<Edit>) -> String {
-    edits.sort_by_key(|(range, _)| range.start);
+    crate::sort::by_key(&mut edits, |(range, _)| range.start);
     let mut out = String::with_capacity(text.len() + edits.len() * 4);
     let mut done = 0;
     for (range, put) in edits {

@@ -945,7 +945,7 @@ fn mask_json_finds_secrets_behind_any_escape() {
 }
 
 #[test]
-fn a_member_value_holds_what_the_member_name_says() {
+fn the_name_of_a_member_decides_about_its_value() {
     for (input, masked) in [
         (
             r#"[{"name":"DB_PASSWORD","value":"sunshine"},{"Key":"API_TOKEN","Value":"q7Xb2LmZ9k"}]"#,

@@ -303,7 +303,7 @@ impl CompanionEntries {
                 }
             }
         }
-        displaced.sort_by_key(|(_, alone)| alone.origin.span.offset);
+        crate::sort::by_key(&mut displaced, |(_, alone)| alone.origin.span.offset);
         let mut first = Vec::new();
         for (offset, alone) in displaced {
             let line = alone.after.map(|sum| {

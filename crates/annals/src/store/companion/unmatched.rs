@@ -45,7 +45,7 @@ impl RootFile {
         if age > STABLE_AFTER.as_nanos() as i128 {
             bound.unmatched.append(&mut bound.past_end);
         }
-        bound.unmatched.sort_by_key(|span| span.offset);
+        crate::sort::by_key(&mut bound.unmatched, |span| span.offset);
         Ok(Unmatched {
             entries: count,
             unmatched: bound.unmatched,

@@ -119,7 +119,7 @@ fn add_files(from: &Path, place: &Path, found: &mut Vec<(PathBuf, FileId)>) -> i
             }
         }
         if let Some(added) = found.get_mut(before..) {
-            added.sort_by(|one, other| one.0.cmp(&other.0));
+            crate::sort::by(added, |one, other| one.0.cmp(&other.0));
         }
     }
     Ok(())

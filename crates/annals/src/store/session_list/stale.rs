@@ -100,7 +100,7 @@ impl StaleSessionList {
                 .filter(|(_, file)| file.artifact.folder.is_some())
                 .map(|(_, file)| file.artifact.clone());
             let mut session_lists: Vec<Artifact> = wanted.chain(there).collect();
-            session_lists.sort_by(|a, b| a.folder.cmp(&b.folder));
+            crate::sort::by(&mut session_lists, |a, b| a.folder.cmp(&b.folder));
             session_lists.dedup();
             for session_list in session_lists {
                 found.extend(check_list(root, writer, inventory, session_list).transpose());

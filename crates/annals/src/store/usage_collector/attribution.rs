@@ -256,7 +256,7 @@ impl<'a> Attribution<'a> {
                 continue;
             };
             // Its own log first, in any reading order.
-            payer.directories.sort_by_key(|(log, _)| *log);
+            crate::sort::by_key(&mut payer.directories, |(log, _)| *log);
             let named = payer.directories.iter();
             let directories: Vec<&str> = named.map(|(_, path)| &**path).collect();
             let folder = payer.folder.as_deref();

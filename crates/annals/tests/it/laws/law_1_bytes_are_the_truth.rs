@@ -29,7 +29,7 @@ fn record_spans_concatenate_to_the_file() {
         points,
         ..Counts::default()
     };
-    gates::tell(9, "every fixture's bytes", counts);
+    gates::print_counts(9, "every fixture's bytes", counts);
 }
 
 /// Gate 9's control: parsing records to values and writing them again changes bytes.
@@ -49,7 +49,7 @@ fn control_value_round_trip_is_caught() {
         }
     }
     assert!(other > 100 && same > 0, "{other} of {}", same + other);
-    gates::tell_control(9, "values");
+    gates::print_control(9, "values");
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn every_root_round_trips_byte_for_byte() {
         points: compared,
         ..Default::default()
     };
-    crate::gates::tell(9, "every root, there and back", counts);
+    crate::gates::print_counts(9, "every root, there and back", counts);
 }
 
 /// Returns the blocks of each conversation: layouts differ in the number of entries of a reply.

@@ -1,4 +1,4 @@
-//! The end of a log: the parent of the next entry, whatever is there and whoever writes meanwhile.
+//! The end of a log: the parent of the next entry, for every content, and while others write.
 
 use super::*;
 
