@@ -1,0 +1,69 @@
+//! Searches, one after the other; a new one stops that before it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+
+use annals::service::SearchRequest;
+
+use super::{Answers, Context, guarded};
+use crate::protocol::{Answer, Hits, SearchQuestion};
+
+/// Number of hits after which a search ends.
+const ENOUGH: usize = 200;
+
+/// The thread that searches.
+pub(crate) struct Searcher {
+    pub(crate) context: Arc<Context>,
+    pub(crate) answers: Answers,
+    /// Number of the newest search.
+    pub(crate) newest: Arc<AtomicU64>,
+}
+
+impl Searcher {
+    pub(crate) fn run(self, waiting: &Receiver<SearchQuestion>) {
+        while let Ok(mut question) = waiting.recv() {
+            // Only the newest is of interest.
+            if let Some(newer) = waiting.try_iter().last() {
+                question = newer;
+            }
+            self.search_now(&question);
+        }
+    }
+
+    /// Answers one question.
+    pub(crate) fn search_now(&self, question: &SearchQuestion) {
+        guarded(&self.answers, || self.search(question));
+    }
+
+    fn search(&self, question: &SearchQuestion) -> Vec<Answer> {
+        let is_stale = || self.newest.load(Ordering::Relaxed) != question.generation;
+        if is_stale() {
+            return Vec::new();
+        }
+        let mut request = SearchRequest::new(question.query.clone());
+        request.limit = ENOUGH;
+        request.first = Some(ENOUGH);
+        request.without_echoes = true;
+        if question.here {
+            request.project = Some(".".to_owned());
+        }
+        let mut hits = Hits {
+            generation: question.generation,
+            done: true,
+            ..Hits::default()
+        };
+        match self.context.service.search(&request, &is_stale) {
+            Ok(found) => {
+                hits.hits = found.hits;
+                hits.total = found.total;
+                hits.at_least = found.at_least;
+            }
+            Err(error) => hits.error = Some(error.to_string()),
+        }
+        match is_stale() {
+            true => Vec::new(),
+            false => vec![Answer::Hits(hits)],
+        }
+    }
+}
