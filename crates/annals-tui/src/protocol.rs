@@ -58,8 +58,6 @@ pub(crate) enum Effect {
         items: Vec<usize>,
         text: String,
     },
-    /// Forget a session that is no longer shown.
-    Close(SessionName),
     /// Draw the tree of a session.
     Tree(SessionName),
     /// List the saved files of a session.
@@ -179,6 +177,8 @@ pub(crate) enum Answer {
         rows: Vec<SessionRow>,
         /// Whether each is of this project.
         here: Vec<bool>,
+        /// Number of all sessions: the newest are listed first.
+        total: usize,
     },
     Hits(Hits),
     Opened {
@@ -195,6 +195,10 @@ pub(crate) enum Answer {
         stamp: u64,
         text: String,
         items: Vec<usize>,
+    },
+    /// The session of a reader was closed meanwhile.
+    Stale {
+        reader: ReaderId,
     },
     /// Something was written to the session of a reader.
     Written,
@@ -255,8 +259,6 @@ pub(crate) struct Hits {
 pub(crate) struct Conversation {
     /// The session.
     pub(crate) session: SessionName,
-    /// The working directory.
-    pub(crate) project: String,
     /// The part that was asked for.
     pub(crate) part: Part,
     /// Changes whenever indexes may have changed.

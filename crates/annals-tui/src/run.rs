@@ -120,6 +120,7 @@ fn browse(service: Service, options: Options) -> io::Result<Exit> {
         screen: &mut screen,
         workers: &mut workers,
         notice: None,
+        resumed: Arc::clone(&signals.resume),
     };
     for effect in effects {
         shell.run(effect)?;
@@ -144,6 +145,8 @@ fn browse(service: Service, options: Options) -> io::Result<Exit> {
             shell.run(Effect::Suspend)?;
         }
         if signals.resume.swap(false, Ordering::Relaxed) {
+            // Stopped by another program: the shell has set modes of its own.
+            shell.screen.leave()?;
             shell.screen.resume()?;
         }
         if signals.resize.swap(false, Ordering::Relaxed) {
@@ -247,6 +250,8 @@ struct Shell<'a> {
     screen: &'a mut Screen,
     workers: &'a mut Workers,
     notice: Option<String>,
+    /// Whether SIGCONT was received.
+    resumed: Arc<AtomicBool>,
 }
 
 impl Shell<'_> {
@@ -265,6 +270,7 @@ impl Shell<'_> {
                 self.screen.leave()?;
                 // Returns when the program goes on.
                 emulate_default_handler(SIGTSTP)?;
+                self.resumed.store(false, Ordering::Relaxed);
                 self.screen.resume()?;
             }
             Effect::Run(words) => self.run_program(&words)?,

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::panic::PanicHookInfo;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::cursor::{Hide, Show};
 use crossterm::event::{
@@ -28,8 +29,10 @@ pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<Output>>,
     has_colors: bool,
     has_mouse: bool,
-    is_entered: bool,
 }
+
+/// Whether the terminal is that of the browser now.
+static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
 
@@ -62,7 +65,6 @@ impl Screen {
             terminal: Terminal::new(CrosstermBackend::new(output))?,
             has_colors,
             has_mouse: false,
-            is_entered: false,
         };
         screen.resume()?;
         Ok(screen)
@@ -71,7 +73,7 @@ impl Screen {
     /// Takes the terminal, again.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
-        self.is_entered = true;
+        IS_ENTERED.store(true, Ordering::Relaxed);
         let output = self.terminal.backend_mut();
         execute!(output, EnterAlternateScreen, EnableBracketedPaste, Hide)?;
         if self.has_mouse {
@@ -82,7 +84,6 @@ impl Screen {
 
     /// Gives the terminal back for a while.
     pub(crate) fn leave(&mut self) -> io::Result<()> {
-        self.is_entered = false;
         give_back(self.terminal.backend_mut())
     }
 
@@ -125,13 +126,16 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        if self.is_entered {
-            _ = self.leave();
-        }
+        _ = self.leave();
     }
 }
 
+/// Gives the terminal back, unless it was given back already: leaving the alternate screen twice
+/// moves the cursor.
 fn give_back(output: &mut impl Write) -> io::Result<()> {
+    if !IS_ENTERED.swap(false, Ordering::Relaxed) {
+        return Ok(());
+    }
     queue!(
         output,
         DisableMouseCapture,

@@ -380,14 +380,6 @@ fn back(state: &mut State) -> Vec<Effect> {
             if reader.following {
                 effects.push(Effect::StopFollowing);
             }
-            let session = reader.conversation.session;
-            let is_used = state.screens.iter().any(|screen| match screen {
-                Screen::Reader(other) => other.conversation.session.key == session.key,
-                _ => false,
-            });
-            if !is_used {
-                effects.push(Effect::Close(session));
-            }
         }
         Some(Screen::Live(_)) => effects.push(Effect::StopFollowing),
         _ => {}
@@ -642,7 +634,14 @@ fn copy_id(text: String) -> Effect {
 fn take(state: &mut State, answer: Answer) -> Vec<Effect> {
     let clock = state.clock.clone();
     match answer {
-        Answer::Sessions { rows, here } => state.list.take_sessions(rows, here, &clock),
+        Answer::Sessions { rows, here, total } => {
+            state.list.all = total;
+            state.list.take_sessions(rows, here, &clock);
+        }
+        Answer::Stale { reader } => {
+            let question = state.reader_by_id(reader).map(|reader| reader.question(false));
+            return question.map(Effect::Open).into_iter().collect();
+        }
         Answer::Hits(hits) => _ = state.list.take_hits(hits, &clock),
         Answer::Opened {
             reader,

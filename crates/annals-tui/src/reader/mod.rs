@@ -53,6 +53,8 @@ pub(crate) struct Reader {
     pub(crate) thinking: bool,
     pub(crate) costs: bool,
     pub(crate) following: bool,
+    /// Whether the end of a session is enough.
+    is_preview: bool,
     pub(crate) find: Option<Find>,
     /// The part that was asked for first.
     asked: Part,
@@ -117,6 +119,7 @@ impl Reader {
             thinking: false,
             costs: true,
             following: false,
+            is_preview: preview,
             find: None,
             wanted: at,
             error: None,
@@ -188,7 +191,7 @@ impl Reader {
         self.conversation = new;
         self.is_open = true;
         self.remember_calls();
-        match was_tail {
+        match was_tail && !self.is_preview {
             true => vec![Effect::Open(OpenQuestion {
                 tail: false,
                 ..self.question(false)

@@ -78,6 +78,8 @@ pub(crate) struct ListScreen {
     /// Whether each is of this project.
     pub(crate) here: Vec<bool>,
     pub(crate) is_loaded: bool,
+    /// Number of all sessions, of which `rows` may be the newest.
+    pub(crate) all: usize,
     /// What is searched in letters 1 and 2: titles, projects, tags and ids in lower case.
     texts: Vec<String>,
     by_id: HashMap<String, Vec<usize>>,
@@ -314,7 +316,9 @@ impl ListScreen {
     }
 
     fn counts(&self) -> String {
-        let sessions = size::pluralize(self.shown.len() as u64, "session");
+        let is_all = self.scope == Scope::All && self.query.trim().is_empty();
+        let count = if is_all { self.all } else { self.shown.len() };
+        let sessions = size::pluralize(count as u64, "session");
         if self.query.trim().chars().count() < SEARCHED_LETTERS {
             return sessions;
         }

@@ -65,12 +65,6 @@ pub(super) fn conversation(opened: &Opened, question: &OpenQuestion) -> Result<C
     });
     let branch = number.filter(|_| is_main && opened.is_whole);
     let mut conversation = Conversation {
-        project: session
-            .directories()
-            .last()
-            .copied()
-            .unwrap_or_default()
-            .to_owned(),
         session: question.session.clone(),
         part: question.part.clone(),
         stamp: opened.stamp,

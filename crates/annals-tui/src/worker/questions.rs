@@ -23,6 +23,8 @@ use crate::protocol::{
 
 /// Maximum number of rows of a cost report.
 const COST_ROWS: usize = 400;
+/// Number of sessions that are listed before all others.
+const FIRST_ROWS: usize = 100;
 
 /// The thread that answers.
 pub(crate) struct Worker {
@@ -30,6 +32,7 @@ pub(crate) struct Worker {
     answers: Answers,
     sessions: Sessions,
     is_written: Arc<AtomicBool>,
+    has_listed: bool,
 }
 
 impl Worker {
@@ -43,6 +46,7 @@ impl Worker {
             answers,
             sessions: Sessions::default(),
             is_written,
+            has_listed: false,
         }
     }
 
@@ -68,7 +72,14 @@ impl Worker {
     fn ask(&mut self, effect: Effect) -> Result<Option<Answer>> {
         let service = &self.context.service;
         let answer = match effect {
-            Effect::ListSessions => self.list()?,
+            Effect::ListSessions => {
+                if !std::mem::replace(&mut self.has_listed, true) {
+                    // Enough for a screen; the rest follows.
+                    let newest = self.list(Some(FIRST_ROWS))?;
+                    self.answers.send(newest);
+                }
+                self.list(None)?
+            }
             Effect::Open(question) => return Ok(self.open(&question)),
             Effect::Grow(question) => {
                 self.is_written.store(false, Ordering::Relaxed);
@@ -81,7 +92,7 @@ impl Worker {
                 wanted,
             } => {
                 let Some(opened) = self.sessions.with_stamp(stamp) else {
-                    return Ok(None);
+                    return Ok(Some(Answer::Stale { reader }));
                 };
                 Answer::Loaded {
                     reader,
@@ -97,7 +108,7 @@ impl Worker {
                 text,
             } => {
                 let Some(opened) = self.sessions.with_stamp(stamp) else {
-                    return Ok(None);
+                    return Ok(Some(Answer::Stale { reader }));
                 };
                 let wanted = text.to_lowercase();
                 let mut found = Vec::new();
@@ -112,10 +123,6 @@ impl Worker {
                     text,
                     items: found,
                 }
-            }
-            Effect::Close(session) => {
-                self.sessions.close(&session);
-                return Ok(None);
             }
             Effect::Tree(session) => {
                 let opened = self.sessions.open(service, &session, false)?;
@@ -197,9 +204,15 @@ impl Worker {
         Ok(Some(answer))
     }
 
-    fn list(&self) -> Result<Answer> {
+    /// Lists the newest sessions, or all.
+    fn list(&self, limit: Option<usize>) -> Result<Answer> {
         let service = &self.context.service;
-        let rows = service.sessions(&SessionsRequest::default())?.rows;
+        let request = SessionsRequest {
+            limit,
+            ..SessionsRequest::default()
+        };
+        let listed = service.sessions(&request)?;
+        let rows = listed.rows;
         let recorded = rows.iter().map(|row| &row.info.project);
         let shell_dir = self.context.env.vars.get("PWD").map(String::as_str);
         let here = project_spellings(".", shell_dir, recorded);
@@ -209,6 +222,7 @@ impl Worker {
         };
         Ok(Answer::Sessions {
             here: rows.iter().map(is_here).collect(),
+            total: listed.total,
             rows,
         })
     }

@@ -22,12 +22,19 @@ pub(crate) struct Searcher {
 
 impl Searcher {
     pub(crate) fn run(self, waiting: &Receiver<SearchQuestion>) {
+        let mut has_indexed = false;
         while let Ok(mut question) = waiting.recv() {
             // Only the newest is of interest.
             if let Some(newer) = waiting.try_iter().last() {
                 question = newer;
             }
             self.search_now(&question);
+            // Once is enough: text that is written meanwhile is searched without the index.
+            let is_stale = || self.newest.load(Ordering::Relaxed) != question.generation;
+            if !has_indexed && !is_stale() {
+                self.context.service.update_text_index(&is_stale);
+                has_indexed = !is_stale();
+            }
         }
     }
 

@@ -72,7 +72,7 @@ impl Sessions {
         self.all.iter().find(|it| it.stamp == stamp)
     }
 
-    /// Closes a session.
+    /// Closes a session that is moved away.
     pub(super) fn close(&mut self, session: &SessionName) {
         self.all.retain(|it| it.key != session.key);
     }
