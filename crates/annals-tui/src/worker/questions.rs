@@ -1,5 +1,6 @@
 //! Answers the questions of the screens.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(crate) struct Worker {
     sessions: Sessions,
     is_written: Arc<AtomicBool>,
     has_listed: bool,
+    /// What could not be read, as far as the user was told.
+    reported: HashSet<String>,
 }
 
 impl Worker {
@@ -47,6 +50,7 @@ impl Worker {
             sessions: Sessions::default(),
             is_written,
             has_listed: false,
+            reported: HashSet::new(),
         }
     }
 
@@ -62,9 +66,9 @@ impl Worker {
             let failures = self.context.service.store().failures();
             let failed = failures.take();
             failures.take_notices();
-            if let (Some(error), true) = (failed.first(), all.len() == 1) {
-                all.push(Answer::Notice(error.to_string()));
-            }
+            let failed = failed.iter().map(ToString::to_string);
+            let mut new = failed.filter(|error| self.reported.insert(error.clone()));
+            all.extend(new.next().map(Answer::Notice));
             all
         });
     }
