@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::cost::{Ledger, PriceFn};
 use crate::error::{Error, Result};
-use crate::search::{Query, SearchResults, StopFn, search_logs};
+use crate::search::{HitsFn, Query, SearchResults, StopFn, search_logs};
 use crate::store::store_index::{ConversationRows, ProgressFn, StoreIndex};
 use crate::store::{Inventory, LedgerWithSession, RecentQuery, SessionInfo, SessionLabel, Store};
 
@@ -146,27 +146,20 @@ impl StoreIndex for AttachedIndex {
 }
 
 impl Store {
-    /// Searches all sessions of an inventory.
-    ///
-    /// With an index, only records that may match are read, and text that is not indexed yet.
-    /// [`Index::update_text`](super::Index::update_text) indexes it.
-    pub fn search(&self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
-        self.search_until(inventory, query, &|| false)
-    }
-
-    /// Like [`Self::search`], but ends early when `stop` returns true.
-    pub fn search_until(
+    /// Searches with the index, if the store has one.
+    pub(crate) fn search_with(
         &self,
         inventory: &Inventory,
         query: &Query,
         stop: StopFn<'_>,
+        give: Option<HitsFn<'_>>,
     ) -> Result<SearchResults> {
         if let Some(mut index) = self.lock_index()
             && let Some(index) = AttachedIndex::of_store(index.as_mut())
             && let Some(database) = index.open(self)
         {
-            return database.search(inventory, query, stop);
+            return database.search(inventory, query, stop, give);
         }
-        search_logs(inventory, query, stop)
+        search_logs(inventory, query, stop, give)
     }
 }

@@ -5,6 +5,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 
+use rusqlite::Connection;
+
 use crate::error::Result;
 use crate::store::session_summary::{FolderSummary, SessionSummary};
 use crate::store::{FolderHints, Inventory, Root, SessionFiles, SessionLabel, read_each};
@@ -68,22 +70,29 @@ impl IndexDatabase {
         inventory: &Inventory,
         wanted: impl Iterator<Item = usize>,
     ) -> HashMap<usize, SessionSummary> {
-        let mut found = HashMap::new();
-        for at in wanted {
-            let Some(files) = inventory.sessions.get(at) else {
-                continue;
-            };
-            let load = |row: &session_rows::SessionRow<'_>| row.summary_without_charges();
-            match session_rows::load_one(&self.database, files, load) {
-                Ok(summary) => found.extend(summary.map(|summary| (at, summary))),
-                Err(error) => {
-                    self.recreate(&error);
-                    return HashMap::new();
-                }
-            }
-        }
-        found
+        stored_summaries(&self.database, inventory, wanted).unwrap_or_else(|error| {
+            self.recreate(&error);
+            HashMap::new()
+        })
     }
+}
+
+/// Returns the summaries of those sessions that have a current row, without their charges.
+pub(super) fn stored_summaries(
+    database: &Connection,
+    inventory: &Inventory,
+    wanted: impl Iterator<Item = usize>,
+) -> rusqlite::Result<HashMap<usize, SessionSummary>> {
+    let mut found = HashMap::new();
+    for at in wanted {
+        let Some(files) = inventory.sessions.get(at) else {
+            continue;
+        };
+        let load = |row: &session_rows::SessionRow<'_>| row.summary_without_charges();
+        let summary = session_rows::load_one(database, files, load)?;
+        found.extend(summary.map(|summary| (at, summary)));
+    }
+    Ok(found)
 }
 
 /// Root and folder of a session.

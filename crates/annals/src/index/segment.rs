@@ -225,6 +225,16 @@ impl Documents {
         }
     }
 
+    pub(super) fn contains(&self, document: u32) -> bool {
+        let word = self.0.get(document as usize / 64);
+        word.is_some_and(|word| word & (1 << (document % 64)) != 0)
+    }
+
+    /// Returns true if the set has a document from `first` up to, but not including, `end`.
+    pub(super) fn any_within(&self, first: u32, end: u32) -> bool {
+        (first..end).any(|document| self.contains(document))
+    }
+
     pub(super) fn both(mut self, other: &Documents) -> Self {
         let words = self.0.iter_mut().zip(&other.0);
         words.for_each(|(to, from)| *to &= from);
@@ -322,6 +332,15 @@ mod tests {
             }
         }
         assert_eq!(number, 1_000);
+    }
+
+    #[test]
+    fn document_sets_contain_what_was_added() {
+        let mut set = Documents::none(130);
+        [0, 64, 129].into_iter().for_each(|one| set.add(one));
+        let found: Vec<u32> = (0..200).filter(|one| set.contains(*one)).collect();
+        assert_eq!(found, [0, 64, 129]);
+        assert!(set.any_within(1, 65) && !set.any_within(1, 64) && !set.any_within(130, 900));
     }
 
     #[test]

@@ -70,12 +70,14 @@ pub(super) fn segments(database: &Connection) -> rusqlite::Result<Vec<Segment>> 
     Ok(found)
 }
 
-/// Returns the documents of a segment that match a lookup.
+/// Returns the documents of a segment that match a lookup; `None` if that takes more than `max_blocks`
+/// blocks.
 pub(super) fn look_up(
     database: &Connection,
     segment: Segment,
     lookup: Lookup,
-) -> rusqlite::Result<Documents> {
+    max_blocks: usize,
+) -> rusqlite::Result<Option<Documents>> {
     let mut found = Documents::none(segment.1);
     let (token, begins) = match lookup {
         Lookup::Exact(token) => (token, false),
@@ -88,7 +90,7 @@ pub(super) fn look_up(
     )?;
     let mut key = name(token);
     let mut named = false;
-    loop {
+    for _ in 0..max_blocks {
         let mut rows = query.query(params![segment.0, key])?;
         let row = rows.next()?.ok_or_else(damaged)?;
         if named && row.get_ref(0)?.as_blob()? != key {
@@ -102,15 +104,15 @@ pub(super) fn look_up(
             if fits {
                 list.for_each(|document| found.add(document));
             } else if other > token {
-                return Ok(found);
+                return Ok(Some(found));
             }
         }
         if next.is_empty() {
-            return Ok(found);
+            return Ok(Some(found));
         }
         let next_token = Token::from_bytes(&next);
         if next_token > token && !(begins && next_token.starts_with(token)) {
-            return Ok(found);
+            return Ok(Some(found));
         }
         // Keys strictly ascend, so this terminates.
         if row.get_ref(0)?.as_blob()? >= next.as_slice() {
@@ -118,6 +120,7 @@ pub(super) fn look_up(
         }
         (key, named) = (next, true);
     }
+    Ok(None)
 }
 
 /// Block as stored.
@@ -212,6 +215,56 @@ pub(super) fn document_locations(
     Ok(found)
 }
 
+/// Returns the stored ranges of a segment that contain wanted documents: text numbers and ids.
+pub(super) fn ranges_with(
+    database: &Connection,
+    segment: Segment,
+    wanted: &Documents,
+) -> rusqlite::Result<Vec<(i64, i64)>> {
+    let mut query = database.prepare_cached(
+        "SELECT id, documents, text, spans FROM stretch WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
+    )?;
+    let mut rows = query.query(range_ids(segment.0))?;
+    let mut found = Vec::new();
+    let mut expected = 0;
+    while let Some(row) = rows.next()? {
+        let header = RangeHeader::decode(segment.0, row)?;
+        // Ranges are adjacent, so a missing one is detected.
+        if header.first != expected {
+            return Err(damaged());
+        }
+        expected = expected.checked_add(header.documents).ok_or_else(damaged)?;
+        if let Some(text) = header.text
+            && wanted.any_within(header.first, expected)
+        {
+            found.push((text, range_id(segment.0, header.first)));
+        }
+    }
+    match expected == segment.1 {
+        true => Ok(found),
+        false => Err(damaged()),
+    }
+}
+
+/// Returns the spans of the wanted documents of a stored range.
+pub(super) fn spans_in_range(
+    database: &Connection,
+    id: i64,
+    wanted: &Documents,
+) -> rusqlite::Result<Vec<Span>> {
+    let mut query =
+        database.prepare_cached("SELECT id, documents, text, spans FROM stretch WHERE id = ?1")?;
+    let (first, range) = query.query_row([id], |row| decode_range(segment_of(id), row))?;
+    let documents = (first..).zip(range.spans);
+    let documents = documents.filter(|(document, _)| wanted.contains(*document));
+    Ok(documents.map(|(_, span)| span).collect())
+}
+
+/// Returns the segment of the id of a range.
+pub(super) fn segment_of(id: i64) -> i64 {
+    id >> 32
+}
+
 /// Id of a document range. Ranges of one segment are adjacent and in order.
 fn range_id(segment: i64, first: u32) -> i64 {
     (segment << 32) | i64::from(first)
@@ -238,22 +291,44 @@ fn encode_range(segment: i64, first: u32, stretch: &DocumentRange) -> Vec<u8> {
     seal(segment, bytes)
 }
 
+/// Columns of a stored range that its checksum includes, and its encoded spans.
+struct RangeHeader<'a> {
+    first: u32,
+    documents: u32,
+    text: Option<i64>,
+    spans: &'a [u8],
+}
+
+impl<'a> RangeHeader<'a> {
+    /// Decodes a row of `id, documents, text, spans`.
+    fn decode(segment: i64, row: &'a rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        let (id, documents): (i64, u32) = (row.get(0)?, row.get(1)?);
+        let first = u32::try_from(id - range_id(segment, 0)).map_err(|_| damaged())?;
+        let text: i64 = row.get(2)?;
+        let mut rest = unseal(segment, row.get_ref(3)?.as_blob()?)?;
+        let mut next_number = || get_varint(&mut rest).ok_or_else(damaged);
+        if (next_number()?, next_number()?, next_number()?)
+            != (first.into(), documents.into(), text as u64)
+        {
+            return Err(damaged());
+        }
+        Ok(RangeHeader {
+            first,
+            documents,
+            text: Some(text).filter(|text| *text != 0),
+            spans: rest,
+        })
+    }
+}
+
 /// Decodes a row of `id, documents, text, spans`.
 pub(super) fn decode_range(
     segment: i64,
     row: &rusqlite::Row<'_>,
 ) -> rusqlite::Result<(u32, DocumentRange)> {
-    let (id, documents): (i64, u32) = (row.get(0)?, row.get(1)?);
-    let first = u32::try_from(id - range_id(segment, 0)).map_err(|_| damaged())?;
-    let text: i64 = row.get(2)?;
-    let mut rest = unseal(segment, row.get_ref(3)?.as_blob()?)?;
-    let mut next_number = || get_varint(&mut rest).ok_or_else(damaged);
-    if (next_number()?, next_number()?, next_number()?)
-        != (first.into(), documents.into(), text as u64)
-    {
-        return Err(damaged());
-    }
-    let mut spans = Vec::with_capacity(documents.min(TOGETHER as u32) as usize);
+    let header = RangeHeader::decode(segment, row)?;
+    let mut rest = header.spans;
+    let mut spans = Vec::with_capacity(header.documents.min(TOGETHER as u32) as usize);
     let (mut end, mut line) = (0, 0);
     while let (Some(gap), Some(len), Some(lines)) = (
         get_varint(&mut rest),
@@ -269,11 +344,11 @@ pub(super) fn decode_range(
         spans.push(span);
     }
     let stretch = DocumentRange {
-        text: Some(text).filter(|text| *text != 0),
-        documents,
+        text: header.text,
+        documents: header.documents,
         spans,
     };
-    Ok((first, stretch))
+    Ok((header.first, stretch))
 }
 
 /// Consecutive documents of one file.
@@ -375,7 +450,7 @@ pub(super) fn delete_documents(database: &Connection, text: i64) -> rusqlite::Re
     let mut gone = Vec::new();
     while let Some(row) = rows.next()? {
         let id: i64 = row.get(0)?;
-        let segment = id >> 32;
+        let segment = segment_of(id);
         let (first, stretch) = decode_range(segment, row)?;
         let stretch = DocumentRange {
             text: None,

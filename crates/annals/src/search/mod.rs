@@ -20,6 +20,7 @@
 
 mod ascii_matcher;
 mod matcher;
+mod newest;
 mod prefilter;
 mod query;
 mod results;
@@ -31,32 +32,44 @@ mod term_matcher;
 pub(crate) mod tokenizer;
 
 use crate::error::Result;
-use crate::store::Inventory;
+use crate::store::{Inventory, Store};
 
 pub(crate) use matcher::Matcher;
+pub(crate) use newest::Selection;
 pub use query::{Dialect, Order, Query, Term, TextPart};
 pub(crate) use query::{Filter, TermKind};
 pub use results::{Hit, SearchResults};
-pub(crate) use scan::{ScanPlan, SearchRun};
+pub(crate) use scan::{ScanPlan, SearchRun, SearchSource};
 pub(crate) use searchable_text::{extra_text, text_pieces};
 
 /// Returns true to end a search early.
 pub(crate) type StopFn<'a> = &'a (dyn Fn() -> bool + Sync);
 
+/// Receives hits as they are found.
+pub(crate) type HitsFn<'a> = &'a mut dyn FnMut(&[Hit]);
+
 /// Searches all sessions of an inventory by scanning their logs. Ends early when `stop` returns true.
+///
+/// With `give`, or if the query has a bound, the newest logs are scanned first.
 pub(crate) fn search_logs(
     inventory: &Inventory,
     query: &Query,
     stop: StopFn<'_>,
+    give: Option<HitsFn<'_>>,
 ) -> Result<SearchResults> {
-    let run = SearchRun::new(inventory, query)?;
+    let mut run = SearchRun::new(inventory, query)?;
+    if give.is_some() || query.first.is_some() {
+        return Ok(run.run_newest(&mut |_, sources| Selection::all(sources), stop, give));
+    }
     let plans = run.sources.iter().map(|_| ScanPlan::ALL).collect();
     Ok(run.run(plans, stop))
 }
 
-#[cfg(not(feature = "index"))]
-impl crate::store::Store {
+impl Store {
     /// Searches all sessions of an inventory.
+    ///
+    /// With an index, only records that may match are read, and text that is not indexed yet.
+    /// `Index::update_text` indexes it.
     pub fn search(&self, inventory: &Inventory, query: &Query) -> Result<SearchResults> {
         self.search_until(inventory, query, &|| false)
     }
@@ -68,6 +81,30 @@ impl crate::store::Store {
         query: &Query,
         stop: StopFn<'_>,
     ) -> Result<SearchResults> {
-        search_logs(inventory, query, stop)
+        self.search_with(inventory, query, stop, None)
+    }
+
+    /// Like [`Self::search_until`], but searches the logs that were written to last first, and passes
+    /// hits to `on_hits` as they are found. The results have them too, ranked. Without
+    /// [`Query::first`], all hits are found.
+    pub fn search_each(
+        &self,
+        inventory: &Inventory,
+        query: &Query,
+        stop: StopFn<'_>,
+        on_hits: HitsFn<'_>,
+    ) -> Result<SearchResults> {
+        self.search_with(inventory, query, stop, Some(on_hits))
+    }
+
+    #[cfg(not(feature = "index"))]
+    fn search_with(
+        &self,
+        inventory: &Inventory,
+        query: &Query,
+        stop: StopFn<'_>,
+        give: Option<HitsFn<'_>>,
+    ) -> Result<SearchResults> {
+        search_logs(inventory, query, stop, give)
     }
 }

@@ -158,8 +158,8 @@ impl Query {
         self
     }
 
-    /// Stops when so many hits are found, in the logs that were written to last. They are sorted among
-    /// themselves, and the totals are lower bounds.
+    /// Stops when so many hits are found: logs are searched in the order of their last write, each from
+    /// its end. The hits are sorted among themselves, and the totals are lower bounds.
     pub fn first(mut self, hits: usize) -> Self {
         self.first = Some(hits);
         self

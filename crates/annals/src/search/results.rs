@@ -81,6 +81,47 @@ pub struct SearchResults {
     pub errors: Vec<Error>,
 }
 
+/// Reads the hits of matches.
+#[derive(Default)]
+pub(super) struct HitLoader(OpenLogs);
+
+impl HitLoader {
+    /// Returns the hits of matches, and keeps them there.
+    pub(super) fn load_all(
+        &mut self,
+        run: &SearchRun<'_>,
+        findings: &mut [MatchedEntry],
+        errors: &mut Vec<Error>,
+    ) -> Vec<Hit> {
+        let mut hits = Vec::with_capacity(findings.len());
+        let mut loaded = Vec::with_capacity(findings.len());
+        let mut uncounted: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for finding in findings {
+            let source = finding.source;
+            match hit(run, &mut self.0, finding, 0.0) {
+                Ok(Some(hit)) => {
+                    if hit.line == 0 {
+                        uncounted.entry(source).or_default().push(hits.len());
+                    }
+                    hits.push(hit);
+                    loaded.push(finding);
+                }
+                Ok(None) => {}
+                Err(error) => errors.push(error),
+            }
+        }
+        for (source, numbers) in uncounted {
+            let source = run.sources.get(source);
+            let counted = source.map(|source| count_lines(source, numbers, &mut hits));
+            errors.extend(counted.and_then(Result::err));
+        }
+        for (finding, hit) in loaded.into_iter().zip(&hits) {
+            finding.hit = Some(Box::new(hit.clone()));
+        }
+        hits
+    }
+}
+
 /// Ranks the matches, and loads the first ones.
 pub(super) fn rank_and_load(
     run: &SearchRun<'_>,
@@ -102,9 +143,9 @@ pub(super) fn rank_and_load(
     };
     let mut uncounted: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut opened = OpenLogs::default();
-    for (score, finding) in ranked(run, findings) {
+    for (score, mut finding) in ranked(run, findings) {
         let source = finding.source;
-        match hit(run, &mut opened, finding, score) {
+        match hit(run, &mut opened, &mut finding, score) {
             Ok(Some(hit)) => {
                 if hit.line == 0 {
                     let hits = uncounted.entry(source).or_default();
@@ -196,7 +237,7 @@ impl OpenLogs {
 fn hit(
     run: &SearchRun<'_>,
     opened: &mut OpenLogs,
-    mut finding: MatchedEntry,
+    finding: &mut MatchedEntry,
     score: f64,
 ) -> Result<Option<Hit>> {
     if let Some(hit) = finding.hit.take() {

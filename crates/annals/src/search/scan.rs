@@ -6,12 +6,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jiff::Timestamp;
 use memchr::memmem;
 use rayon::prelude::*;
 
+use super::StopFn;
 use super::matcher::{Counts, Matcher, QueryContext};
 use super::prefilter::Prefilter;
 use super::query::{Filter, Query};
@@ -21,7 +22,8 @@ use super::session_filter::SessionFilter;
 use crate::error::{Error, Result};
 use crate::store::session_summary::SessionSummary;
 use crate::store::{
-    Inventory, Root, RootFile, SessionFiles, each_record, strip_line_ending, with_scanner,
+    Inventory, Root, RootFile, SessionFiles, each_record, each_record_backwards, strip_line_ending,
+    with_scanner,
 };
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{LineEnding, MAX_LINE, OpenLog, RangeReader, ReadAt as _, read_span};
@@ -33,6 +35,9 @@ const SINGLE_THREAD_MAX: u64 = 4 << 20;
 
 /// Below this size, decoding the unindexed part of a file is faster than compiling the prefilter.
 const FEW: u64 = 16 << 10;
+
+/// Number of records after which a scan asks whether to stop.
+const STOP_INTERVAL: u32 = 32;
 
 /// Maximum number of hits whose snippet is built when they are found, so that the record is not
 /// read again.
@@ -76,6 +81,21 @@ impl ScanPlan {
         spans: Vec::new(),
         from: 0,
     };
+
+    /// Returns the number of bytes to read of a file.
+    pub(super) fn bytes(&self, file: &RootFile) -> u64 {
+        let known: u64 = self.spans.iter().map(|span| span.len).sum();
+        known + file.id.len.saturating_sub(self.from)
+    }
+}
+
+/// Direction and end of the scan of a file.
+#[derive(Clone, Copy)]
+pub(super) struct ScanLimits<'a> {
+    /// Maximum number of hits, searched from the end of the file; `None` for all, from the start.
+    pub(super) newest: Option<usize>,
+    /// Ends the scan when it returns true.
+    pub(super) stop: StopFn<'a>,
 }
 
 /// Entry that matches.
@@ -137,23 +157,26 @@ impl<'a> SearchRun<'a> {
     }
 
     /// Returns the sessions that have something to scan, if summaries of them save reading them.
-    pub(crate) fn sessions_to_look_up(&self, plans: &[ScanPlan]) -> BTreeSet<usize> {
-        let planned = plans.iter().zip(&self.sources);
-        let planned = planned.filter(|(plan, source)| {
-            self.facts.wants_summaries()
-                && (!plan.spans.is_empty() || plan.from < source.file.id.len)
+    pub(crate) fn sessions_to_look_up<'p>(
+        &self,
+        plans: impl Iterator<Item = (usize, &'p ScanPlan)>,
+    ) -> BTreeSet<usize> {
+        let planned = plans.filter(|_| self.facts.wants_summaries());
+        let planned = planned.filter_map(|(number, plan)| {
+            let source = self.sources.get(number)?;
+            (plan.bytes(source.file) > 0).then_some(source.session)
         });
-        planned.map(|(_, source)| source.session).collect()
+        planned.collect()
     }
 
-    /// Sets the summaries of sessions that need not be read for filters.
-    pub(crate) fn set_summaries(&mut self, summaries: HashMap<usize, SessionSummary>) {
-        self.facts.set_summaries(summaries);
+    /// Adds summaries of sessions, which then need not be read for filters.
+    pub(crate) fn add_summaries(&mut self, summaries: HashMap<usize, SessionSummary>) {
+        self.facts.add_summaries(summaries);
     }
 
     /// Returns whether the query excludes a session whose summary is known, whatever its records
     /// contain.
-    fn is_excluded(&self, session: usize) -> bool {
+    pub(super) fn is_excluded(&self, session: usize) -> bool {
         let known = |filter: &Filter| match filter {
             Filter::Project(wanted) => Some(self.facts.in_project(session, wanted)),
             _ => None,
@@ -162,77 +185,69 @@ impl<'a> SearchRun<'a> {
     }
 
     /// Scans the parts that the plans list, one plan per source. Ends early when `stop` returns true.
-    pub(crate) fn run(
-        &self,
-        plans: Vec<ScanPlan>,
-        stop: &(dyn Fn() -> bool + Sync),
-    ) -> SearchResults {
+    pub(crate) fn run(&self, plans: Vec<ScanPlan>, stop: StopFn<'_>) -> SearchResults {
         let mut work: Vec<(usize, ScanPlan, u64)> = Vec::with_capacity(plans.len());
         for (number, (plan, source)) in plans.into_iter().zip(&self.sources).enumerate() {
-            let known: u64 = plan.spans.iter().map(|span| span.len).sum();
-            let bytes = known + source.file.id.len.saturating_sub(plan.from);
+            let bytes = plan.bytes(source.file);
             if bytes > 0 && !self.is_excluded(source.session) {
                 work.push((number, plan, bytes));
             }
         }
-        let total: u64 = work.iter().map(|(_, _, bytes)| bytes).sum();
-        let found = AtomicUsize::new(0);
-        let ended_early = AtomicBool::new(false);
-        let look = |(number, plan, _): (usize, ScanPlan, u64)| {
-            let wanted = self.query.first.unwrap_or(usize::MAX);
-            let enough = found.load(Ordering::Relaxed) >= wanted;
-            if enough || stop() {
-                ended_early.store(true, Ordering::Relaxed);
-                return (number, Ok(ScannedFile::default()));
-            }
-            let outcome = self.scan_source(number, &plan);
-            let count = outcome.as_ref().map_or(0, |scanned| scanned.found.len());
-            found.fetch_add(count, Ordering::Relaxed);
-            (number, outcome)
-        };
-        let mut looked: Vec<(usize, Result<ScannedFile>)> = if self.query.first.is_some() {
-            let written = |number: usize| self.sources.get(number).map(|it| it.file.id.mtime_ns);
-            work.sort_by_key(|(number, _, _)| Reverse(written(*number)));
-            work.into_iter().map(look).collect()
-        } else if total < SINGLE_THREAD_MAX {
-            // Starting threads costs more than reading a little.
-            work.into_iter().map(look).collect()
-        } else {
-            // Largest first, so that no thread is left with a large file at the end.
-            work.sort_by_key(|(_, _, bytes)| Reverse(*bytes));
-            work.into_par_iter().with_max_len(1).map(look).collect()
-        };
-        looked.sort_by_key(|(number, _)| *number);
-        let mut findings = Vec::new();
-        let mut troubles = Vec::new();
-        for (_, outcome) in looked {
-            match outcome {
-                Ok(scanned) => {
-                    findings.extend(scanned.found);
-                    troubles.extend(scanned.oversize);
-                }
-                // A file that was removed meanwhile is ignored.
-                Err(Error::File(FileError::Io { source, .. }))
-                    if source.kind() == ErrorKind::NotFound => {}
-                Err(error) => troubles.push(error),
-            }
-        }
-        let mut results = results::rank_and_load(self, findings, troubles);
-        results.at_least = ended_early.into_inner();
+        // Largest first, so that no thread is left with a large file at the end.
+        work.sort_by_key(|(_, _, bytes)| Reverse(*bytes));
+        let limits = ScanLimits { newest: None, stop };
+        let mut scanned = self.scan_all(work, limits);
+        scanned.sort_by_key(|(number, _)| *number);
+        let mut found = Findings::default();
+        scanned
+            .into_iter()
+            .for_each(|(_, outcome)| found.add(outcome, usize::MAX));
+        let mut results = results::rank_and_load(self, found.entries, found.errors);
+        results.at_least = found.stopped;
         results.truncated |= results.at_least;
         results
     }
 
-    fn scan_source(&self, number: usize, plan: &ScanPlan) -> Result<ScannedFile> {
+    /// Scans several sources, with several threads if they are large: source numbers, plans, and the
+    /// bytes to read. The results are in the same order.
+    pub(super) fn scan_all(
+        &self,
+        work: Vec<(usize, ScanPlan, u64)>,
+        limits: ScanLimits<'_>,
+    ) -> Vec<(usize, Result<ScannedFile>)> {
+        let scan = |(number, plan, _): (usize, ScanPlan, u64)| {
+            let outcome = match (limits.stop)() {
+                true => Ok(ScannedFile {
+                    stopped: true,
+                    ..ScannedFile::default()
+                }),
+                false => self.scan_source(number, &plan, limits),
+            };
+            (number, outcome)
+        };
+        let total: u64 = work.iter().map(|(_, _, bytes)| bytes).sum();
+        // Starting threads costs more than reading a little.
+        match total < SINGLE_THREAD_MAX {
+            true => work.into_iter().map(scan).collect(),
+            false => work.into_par_iter().with_max_len(1).map(scan).collect(),
+        }
+    }
+
+    fn scan_source(
+        &self,
+        number: usize,
+        plan: &ScanPlan,
+        limits: ScanLimits<'_>,
+    ) -> Result<ScannedFile> {
         let Some(source) = self.sources.get(number) else {
             return Ok(ScannedFile::default());
         };
-        match self.scan_file(number, source, plan) {
+        match self.scan_file(number, source, plan, limits) {
             // The file was truncated meanwhile, so the plan is invalid.
             Err(Error::File(FileError::Io { source: error, .. }))
                 if error.kind() == ErrorKind::UnexpectedEof =>
             {
-                self.scan_file(number, source, &ScanPlan::ALL)
+                self.scan_file(number, source, &ScanPlan::ALL, limits)
             }
             outcome => outcome,
         }
@@ -243,6 +258,7 @@ impl<'a> SearchRun<'a> {
         number: usize,
         source: &SearchSource<'_>,
         plan: &ScanPlan,
+        limits: ScanLimits<'_>,
     ) -> Result<ScannedFile> {
         let failed = |error| Error::io("read", &source.file.path, error);
         let handle = source.open()?;
@@ -252,7 +268,7 @@ impl<'a> SearchRun<'a> {
         let planned = is_same && id.same_file(&source.file.id) && id.len >= source.file.id.len;
         let plan = if planned { plan } else { &ScanPlan::ALL };
         let calls = ToolCalls::default();
-        let mut gaze = FileScan {
+        let mut scan = FileScan {
             run: self,
             source,
             number,
@@ -260,65 +276,18 @@ impl<'a> SearchRun<'a> {
             decoder: source.root().decoder(source.file),
             sink: Decoded::default(),
             calls: &calls,
+            limits,
+            records: 0,
             scanned: ScannedFile::default(),
         };
-        for span in &plan.spans {
-            let bytes = strip_line_ending(
-                read_span(&handle, span.offset, span.len).map_err(failed)?,
-                *span,
-            );
-            gaze.scan_record(&Record {
-                span: *span,
-                bytes: &bytes,
-                terminated: true,
-                oversize: false,
-            });
+        if limits.newest.is_some() {
+            scan.scan_rest_backwards(plan, id.len)?;
+            scan.scan_spans(plan.spans.iter().rev())?;
+        } else {
+            scan.scan_spans(plan.spans.iter())?;
+            scan.scan_rest(plan, id.len)?;
         }
-        if source.file.slice.is_some() {
-            each_record(source.root(), source.file, |record| {
-                let fresh = record.span.offset >= plan.from;
-                let is_wanted = record.oversize
-                    || gaze.decoder.has_companion_data()
-                    || self.may_be_in(record.bytes);
-                if fresh && is_wanted {
-                    // Lines are counted later, for the hits that are shown.
-                    let span = Span {
-                        line: 0,
-                        ..record.span
-                    };
-                    gaze.scan_record(&Record { span, ..*record });
-                }
-                Ok(true)
-            })?;
-        } else if id.len > plan.from {
-            let few = plan.from > 0 && id.len - plan.from < FEW;
-            let prefilter = (!few).then(|| self.prefilter()).flatten();
-            let reader = RangeReader::from_offset(handle.clone(), plan.from);
-            with_scanner(reader, |lines| -> Result<()> {
-                loop {
-                    let line = match prefilter {
-                        Some(filter) => {
-                            lines.next_where(|bytes| filter.find(bytes), filter.longest)
-                        }
-                        None => lines.next(),
-                    };
-                    let Some(line) = line.map_err(failed)? else {
-                        return Ok(());
-                    };
-                    gaze.scan_record(&Record {
-                        span: Span {
-                            offset: line.offset,
-                            len: line.len,
-                            line: 0,
-                        },
-                        bytes: line.bytes,
-                        terminated: line.ending != LineEnding::None,
-                        oversize: line.oversize,
-                    });
-                }
-            })?;
-        }
-        Ok(gaze.scanned)
+        Ok(scan.scanned)
     }
 
     fn may_be_in(&self, bytes: &[u8]) -> bool {
@@ -363,10 +332,37 @@ impl SearchSource<'_> {
 
 /// What a scan found in one source.
 #[derive(Default)]
-struct ScannedFile {
+pub(super) struct ScannedFile {
     found: Vec<MatchedEntry>,
     /// Errors that name lines that are too long to be read.
     oversize: Vec<Error>,
+    /// Whether it was told to stop.
+    stopped: bool,
+}
+
+/// What the scans of several sources found.
+#[derive(Default)]
+pub(super) struct Findings {
+    pub(super) entries: Vec<MatchedEntry>,
+    pub(super) errors: Vec<Error>,
+    pub(super) stopped: bool,
+}
+
+impl Findings {
+    /// Adds the result of a source, and at most `room` of its entries.
+    pub(super) fn add(&mut self, outcome: Result<ScannedFile>, room: usize) {
+        match outcome {
+            Ok(scanned) => {
+                self.entries.extend(scanned.found.into_iter().take(room));
+                self.errors.extend(scanned.oversize);
+                self.stopped |= scanned.stopped;
+            }
+            // A file that was removed meanwhile is ignored.
+            Err(Error::File(FileError::Io { source, .. }))
+                if source.kind() == ErrorKind::NotFound => {}
+            Err(error) => self.errors.push(error),
+        }
+    }
 }
 
 /// Scan of the records of one source.
@@ -378,10 +374,136 @@ struct FileScan<'a> {
     decoder: Box<dyn Decoder>,
     sink: Decoded<Entry>,
     calls: &'a ToolCalls,
+    limits: ScanLimits<'a>,
+    /// Number of records read.
+    records: u32,
     scanned: ScannedFile,
 }
 
 impl FileScan<'_> {
+    /// Returns true if the scan is told to stop.
+    fn is_stopped(&mut self) -> bool {
+        self.records = self.records.wrapping_add(1);
+        if self.records.is_multiple_of(STOP_INTERVAL) && (self.limits.stop)() {
+            self.scanned.stopped = true;
+        }
+        self.scanned.stopped
+    }
+
+    /// Returns true if nothing more is to be scanned.
+    fn is_done(&mut self) -> bool {
+        let found = self.scanned.found.len();
+        self.limits.newest.is_some_and(|most| found >= most) || self.is_stopped()
+    }
+
+    /// Scans single records.
+    fn scan_spans<'s>(&mut self, spans: impl Iterator<Item = &'s Span>) -> Result<()> {
+        let handle = self.handle;
+        for span in spans {
+            if self.is_done() {
+                break;
+            }
+            let bytes = read_span(handle, span.offset, span.len)
+                .map_err(|error| Error::io("read", &self.source.file.path, error))?;
+            let bytes = strip_line_ending(bytes, *span);
+            self.scan_record(&Record {
+                span: *span,
+                bytes: &bytes,
+                terminated: true,
+                oversize: false,
+            });
+        }
+        Ok(())
+    }
+
+    /// Scans everything from the offset of a plan on.
+    fn scan_rest(&mut self, plan: &ScanPlan, len: u64) -> Result<()> {
+        if self.source.file.slice.is_some() {
+            return self.scan_slice(plan);
+        }
+        if len <= plan.from {
+            return Ok(());
+        }
+        let source = self.source;
+        let few = plan.from > 0 && len - plan.from < FEW;
+        let prefilter = (!few).then(|| self.run.prefilter()).flatten();
+        let reader = RangeReader::from_offset(self.handle.clone(), plan.from);
+        with_scanner(reader, |lines| -> Result<()> {
+            while !self.is_done() {
+                let line = match prefilter {
+                    Some(filter) => lines.next_where(|bytes| filter.find(bytes), filter.longest),
+                    None => lines.next(),
+                };
+                let line = line.map_err(|error| Error::io("read", &source.file.path, error))?;
+                let Some(line) = line else {
+                    break;
+                };
+                self.scan_record(&Record {
+                    span: Span {
+                        offset: line.offset,
+                        len: line.len,
+                        line: 0,
+                    },
+                    bytes: line.bytes,
+                    terminated: line.ending != LineEnding::None,
+                    oversize: line.oversize,
+                });
+            }
+            Ok(())
+        })
+    }
+
+    /// Scans everything from the offset of a plan on, the last record first.
+    fn scan_rest_backwards(&mut self, plan: &ScanPlan, len: u64) -> Result<()> {
+        if self.source.file.slice.is_some() {
+            // Its ranges are read forwards.
+            self.scan_slice(plan)?;
+            let offset = |entry: &MatchedEntry| Reverse(entry.record.offset);
+            self.scanned.found.sort_by_key(offset);
+            return Ok(());
+        }
+        if len <= plan.from {
+            return Ok(());
+        }
+        let few = plan.from > 0 && len - plan.from < FEW;
+        let path = &self.source.file.path;
+        // The length of derived lines is not that of the file.
+        let end = match self.handle.revision() {
+            Some(_) => self.handle.size(),
+            None => Ok(len),
+        };
+        let end = end.map_err(|error| Error::io("read", path, error))?;
+        each_record_backwards(path, self.handle, end, |record| {
+            if record.span.offset < plan.from || self.is_done() {
+                return false;
+            }
+            if few || record.oversize || self.run.may_be_in(record.bytes) {
+                self.scan_record(record);
+            }
+            true
+        })
+    }
+
+    /// Scans the ranges of a file that several sessions share.
+    fn scan_slice(&mut self, plan: &ScanPlan) -> Result<()> {
+        let source = self.source;
+        each_record(source.root(), source.file, |record| {
+            let fresh = record.span.offset >= plan.from;
+            let is_wanted = record.oversize
+                || self.decoder.has_companion_data()
+                || self.run.may_be_in(record.bytes);
+            if fresh && is_wanted {
+                // Lines are counted later, for the hits that are shown.
+                let span = Span {
+                    line: 0,
+                    ..record.span
+                };
+                self.scan_record(&Record { span, ..*record });
+            }
+            Ok(!self.is_stopped())
+        })
+    }
+
     fn scan_record(&mut self, record: &Record<'_>) {
         if record.oversize {
             let why = format!(

@@ -69,9 +69,9 @@ impl<'a> SessionFilter<'a> {
         self.asks_summaries && self.branches.is_empty()
     }
 
-    /// Sets the summaries of sessions that need not be read.
-    pub(super) fn set_summaries(&mut self, stored: HashMap<usize, SessionSummary>) {
-        self.stored = stored;
+    /// Adds summaries of sessions, which then need not be read.
+    pub(super) fn add_summaries(&mut self, stored: HashMap<usize, SessionSummary>) {
+        self.stored.extend(stored);
     }
 
     /// Returns whether the summary of a session is set.

@@ -34,7 +34,8 @@ pub struct SearchRequest {
     pub excluded_sessions: Vec<String>,
     /// Leave out calls and results of annals' own tools.
     pub without_echoes: bool,
-    /// Stop when so many hits are found, in the logs that were written to last.
+    /// Stop when so many hits are found. Logs are searched in the order of their last write, each from its
+    /// end.
     pub first: Option<usize>,
 }
 
@@ -120,7 +121,35 @@ impl Service {
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<Found> {
         let query = self.query(request)?;
-        let mut found = self.store.search_until(inventory, &query, stop)?;
+        let found = self.store.search_until(inventory, &query, stop)?;
+        Ok(self.named(inventory, request, found))
+    }
+
+    /// Like [`Self::search_in`], but searches the logs that were written to last first, each from its end,
+    /// and passes hits to `on_hits` as they are found: the first ones after milliseconds, whatever the
+    /// query is. The answer has all of them, in the requested order, with names and titles.
+    ///
+    /// Set [`SearchRequest::first`] to end after so many hits; else all hits are found. Set the limit to
+    /// the same number to have all of them in the answer.
+    pub fn search_each(
+        &self,
+        inventory: &Inventory,
+        request: &SearchRequest,
+        stop: &(dyn Fn() -> bool + Sync),
+        on_hits: &mut dyn FnMut(&[Hit]),
+    ) -> Result<Found> {
+        let query = self.query(request)?;
+        let found = self.store.search_each(inventory, &query, stop, on_hits)?;
+        Ok(self.named(inventory, request, found))
+    }
+
+    /// Adds names and titles to the results of a request.
+    fn named(
+        &self,
+        inventory: &Inventory,
+        request: &SearchRequest,
+        mut found: SearchResults,
+    ) -> Found {
         for error in found.errors.drain(..) {
             self.store.failures().report(error);
         }
@@ -150,13 +179,13 @@ impl Service {
                 hit: hit.clone(),
             }
         };
-        Ok(Found {
+        Found {
             hits: hits.iter().map(row).collect(),
             total,
             sessions,
             truncated,
             at_least,
-        })
+        }
     }
 
     /// Indexes text that was written since, so that later searches read less. Without an index, does

@@ -304,7 +304,7 @@ fn previous_volume(root: &Root, path: &Path) -> Option<Volume> {
 }
 
 /// Passes the records before `upto` to `visit`, the last one first, until it returns `false`.
-fn each_record_backwards(
+pub(crate) fn each_record_backwards(
     path: &Path,
     handle: &OpenLog,
     upto: u64,

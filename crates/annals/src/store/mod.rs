@@ -95,7 +95,8 @@ pub use file_versions::{SavedFile, SavedVersion};
 pub use fork::ForkedSession;
 pub(crate) use fork_bases::refuse_rewrite;
 pub(crate) use incremental_reader::{
-    IncrementalReader, LocatedEntry, each_line_of_open_file, working_directories,
+    IncrementalReader, LocatedEntry, each_line_of_open_file, each_record_backwards,
+    working_directories,
 };
 pub use info::{ConversationInfo, ProjectInfo, SessionInfo};
 pub use inventory::{Inventory, RootFile, SessionFiles};

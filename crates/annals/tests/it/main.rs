@@ -5,6 +5,7 @@ mod archive;
 mod archived;
 mod archived_files;
 mod archived_root_files;
+mod bounded_search;
 mod check;
 mod chorus;
 mod clog;

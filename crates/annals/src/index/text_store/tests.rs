@@ -29,7 +29,9 @@ fn database() -> Connection {
 }
 
 fn documents(database: &Connection, segment: Segment, lookup: Lookup) -> Vec<u32> {
-    let found = look_up(database, segment, lookup).unwrap();
+    let found = look_up(database, segment, lookup, usize::MAX)
+        .unwrap()
+        .unwrap();
     found.iter().collect()
 }
 
@@ -60,6 +62,16 @@ fn every_token_is_found_in_its_block() {
         let lines = places.iter().flat_map(|(_, spans)| spans);
         let lines: Vec<u64> = lines.map(|span| span.line).collect();
         assert_eq!(lines, [1, 128, 129, u64::from(COUNT) + 1]);
+        // The same records, range by range.
+        let mut by_range = Vec::new();
+        for (text, id) in ranges_with(&database, segment, &wanted).unwrap() {
+            assert_eq!(segment_of(id), segment.0);
+            by_range.push((text, spans_in_range(&database, id, &wanted).unwrap()));
+        }
+        let spans = by_range.iter().flat_map(|(_, spans)| spans);
+        assert_eq!(spans.map(|span| span.line).collect::<Vec<_>>(), lines);
+        // A prefix in too many blocks narrows nothing.
+        assert!(look_up(&database, segment, begins, 1).unwrap().is_none());
     }
 }
 
@@ -79,15 +91,42 @@ fn missing_block_is_reported_as_damage() {
         let looked = (0..COUNT).step_by(41);
         let looked_up = looked.len();
         let whole = looked.filter(|number| {
-            let found = look_up(&database, segment, Lookup::Exact(token(*number)));
+            let found = look_up(
+                &database,
+                segment,
+                Lookup::Exact(token(*number)),
+                usize::MAX,
+            );
             found.is_ok_and(|found| {
                 // A lookup that succeeds is complete.
-                assert!(found.iter().eq([*number, COUNT]));
+                assert!(found.unwrap().iter().eq([*number, COUNT]));
                 true
             })
         });
         assert!(whole.count() < looked_up);
         assert!(merge::merge(&database, &[segment]).is_err());
+        database
+            .execute_batch("ROLLBACK TO whole; RELEASE whole")
+            .unwrap();
+    }
+}
+
+#[test]
+fn missing_range_is_reported_as_damage() {
+    let database = database();
+    let segment = segments(&database).unwrap()[0];
+    let mut wanted = Documents::none(segment.1);
+    wanted.add(0);
+    assert!(ranges_with(&database, segment, &wanted).is_ok());
+    for damage in [
+        "DELETE FROM stretch WHERE id = (SELECT max(id) FROM stretch WHERE id >> 32 = ?1)",
+        "UPDATE stretch SET text = text + 1 WHERE id = (SELECT min(id) FROM stretch WHERE id >> 32 = ?1)",
+        "UPDATE segment SET size = size WHERE id = ?1 AND 0",
+    ] {
+        database.execute_batch("SAVEPOINT whole").unwrap();
+        let changed = database.execute(damage, [segment.0]).unwrap();
+        let found = ranges_with(&database, segment, &wanted);
+        assert_eq!(found.is_err(), changed > 0, "{damage}");
         database
             .execute_batch("ROLLBACK TO whole; RELEASE whole")
             .unwrap();
