@@ -24,7 +24,7 @@ COLUMNS, ROWS = 120, 30
 # Name, keys (a list of send-keys arguments), a text to wait for, and columns.
 PICTURES = [
     ("browse", [], "¦", COLUMNS),
-    ("browse-search", [["-l", "reset"]], "hit", COLUMNS),
+    ("browse-search", [["-l", "upload"]], " hits", COLUMNS),
     ("browse-reader", [["Enter"], ["g"]], "{ }", 100),
     ("browse-tree", [["v"]], "resumes here", 100),
     ("browse-cost", [["Escape"], ["Escape"], ["Escape"], ["C-o"]], "tokens", 100),

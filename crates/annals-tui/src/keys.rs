@@ -460,12 +460,18 @@ pub(crate) const KEYS: &[Binding] = &[
 
 /// Returns the rows that work on a screen, its own first.
 pub(crate) fn of(context: Context, read_only: bool) -> impl Iterator<Item = &'static Binding> {
-    let own = KEYS.iter().filter(move |row| row.context == context);
+    let own = move |row: &&Binding| row.context == context;
+    let is_own = move |action: Action| KEYS.iter().filter(own).any(|row| row.action == action);
     let any = KEYS.iter().filter(|row| row.context == Context::Any);
     // In the list, letters belong to the query.
-    let any =
-        any.filter(move |row| context != Context::List || row.keys.iter().any(|key| key.len() > 1));
-    own.chain(any).filter(move |row| !(read_only && row.writes))
+    let any = any.filter(move |row| {
+        let has_name = row.keys.iter().any(|key| key.len() > 1);
+        (context != Context::List || has_name) && !is_own(row.action)
+    });
+    KEYS.iter()
+        .filter(own)
+        .chain(any)
+        .filter(move |row| !(read_only && row.writes))
 }
 
 /// Returns what a key does on a screen.

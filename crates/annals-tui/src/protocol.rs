@@ -6,7 +6,8 @@ use std::sync::Arc;
 use annals::cost::{ContextFill, Dimension};
 use annals::model::{Entry, Money, Severity};
 use annals::resume::Resume;
-use annals::service::{HitRow, SessionRow};
+use annals::search::Hit;
+use annals::service::SessionRow;
 use crossterm::event::{KeyEvent, MouseEvent};
 use jiff::Timestamp;
 
@@ -246,7 +247,9 @@ pub(crate) enum Answer {
 #[derive(Debug, Default)]
 pub(crate) struct Hits {
     pub(crate) generation: u64,
-    pub(crate) hits: Vec<HitRow>,
+    pub(crate) hits: Vec<Hit>,
+    /// Whether these are all hits, in their order; else more of them, as they were found.
+    pub(crate) replaces: bool,
     pub(crate) total: u64,
     pub(crate) at_least: bool,
     pub(crate) done: bool,

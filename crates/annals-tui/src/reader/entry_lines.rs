@@ -161,7 +161,7 @@ fn heading(
         add(TIME, &clock.format(time, form));
     }
     if let Some(model) = model {
-        add(DIM, model.strip_prefix("claude-").unwrap_or(model));
+        add(DIM, short_model(model));
     }
     if let Some(channel) = &entry.context.channel {
         add(DIM, channel);
@@ -170,6 +170,15 @@ fn heading(
         add(DIM, &money::cents(cost));
     }
     Line::from(crate::text::cut(spans, manner.width))
+}
+
+/// Returns the name of a model without its maker and date.
+fn short_model(model: &str) -> &str {
+    let model = model.strip_prefix("claude-").unwrap_or(model);
+    match model.rsplit_once('-') {
+        Some((name, date)) if date.len() == 8 && date.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => model,
+    }
 }
 
 fn block_lines(

@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use annals::service::{HitRow, SessionRow};
+use annals::search::Hit;
+use annals::service::SessionRow;
 use annals_render::style::{DIM, ERROR, ID, MATCH, PATH, SUCCESS, TIME, TITLE, WARNING};
 use annals_render::text::safe;
 use annals_render::time::Clock;
@@ -86,7 +87,7 @@ pub(crate) struct ListScreen {
     pub(crate) shown: Vec<Shown>,
     pub(crate) cursor: Cursor,
     pub(crate) generation: u64,
-    pub(crate) hits: Vec<HitRow>,
+    pub(crate) hits: Vec<Hit>,
     pub(crate) total: u64,
     pub(crate) at_least: bool,
     pub(crate) is_searching: bool,
@@ -135,12 +136,19 @@ impl ListScreen {
         if hits.generation != self.generation {
             return false;
         }
-        if self.is_stale {
+        let is_first = std::mem::replace(&mut self.is_stale, false);
+        // The user looks at the rows already: their order stays as it is.
+        let keeps_order = self.has_moved && !is_first;
+        if is_first || hits.replaces && !keeps_order {
             self.hits.clear();
-            self.is_stale = false;
         }
-        self.hits.append(&mut hits.hits);
-        self.total = hits.total;
+        if !(hits.replaces && keeps_order) {
+            self.hits.append(&mut hits.hits);
+        }
+        self.total = match hits.done {
+            true => hits.total,
+            false => self.hits.len() as u64,
+        };
         self.at_least = hits.at_least;
         self.is_searching = !hits.done;
         self.error = hits.error;
@@ -212,17 +220,20 @@ impl ListScreen {
                 self.shown.len() - 1
             });
             if let Some(shown) = self.shown.get_mut(at) {
-                shown.hit.get_or_insert(number);
                 shown.hits += 1;
+                // The title is on the line above.
+                if hit.role.is_some() || hit.part.is_none() {
+                    shown.hit.get_or_insert(number);
+                }
             }
         }
     }
 
-    fn row_of(&self, hit: &HitRow) -> Option<usize> {
-        let known = self.by_id.get(hit.hit.session.as_str())?;
+    fn row_of(&self, hit: &Hit) -> Option<usize> {
+        let known = self.by_id.get(hit.session.as_str())?;
         let exact = known.iter().find(|at| {
             let row = self.rows.get(**at);
-            row.is_some_and(|row| row.info.file == hit.hit.file)
+            row.is_some_and(|row| row.info.file == hit.file)
         });
         exact.or_else(|| known.first()).copied()
     }
@@ -270,7 +281,7 @@ impl ListScreen {
     /// The message of the selected hit.
     pub(crate) fn selected_hit(&self) -> Option<String> {
         let shown = self.shown.get(self.cursor.selected)?;
-        let hit = &self.hits.get(shown.hit?)?.hit;
+        let hit = self.hits.get(shown.hit?)?;
         if let Some(entry) = &hit.entry {
             return Some(entry.to_string());
         }
@@ -518,11 +529,11 @@ fn age(time: jiff::Timestamp, clock: &Clock) -> String {
 }
 
 /// The line of a hit, with its matches.
-fn snippet(hit: &HitRow, hits: usize, width: usize) -> Line<'static> {
-    let text = &hit.hit.snippet;
+fn snippet(hit: &Hit, hits: usize, width: usize) -> Line<'static> {
+    let text = &hit.snippet;
     let mut spans = vec![Span::raw("        ")];
     let mut end = 0;
-    for range in &hit.hit.highlights {
+    for range in &hit.highlights {
         let before = text.get(end..range.start).unwrap_or_default();
         spans.push(styled(DIM, before));
         let found = text.get(range.clone()).unwrap_or_default();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 
+use annals::search::Hit;
 use annals::service::SearchRequest;
 
 use super::{Answers, Context, guarded};
@@ -58,11 +59,24 @@ impl Searcher {
         let mut hits = Hits {
             generation: question.generation,
             done: true,
+            replaces: true,
             ..Hits::default()
         };
-        match self.context.service.search(&request, &is_stale) {
+        let service = &self.context.service;
+        let mut on_hits = |new: &[Hit]| {
+            if !is_stale() {
+                self.answers.send(Answer::Hits(Hits {
+                    generation: question.generation,
+                    hits: new.to_vec(),
+                    at_least: true,
+                    ..Hits::default()
+                }));
+            }
+        };
+        let inventory = service.inventory();
+        match service.search_each(&inventory, &request, &is_stale, &mut on_hits) {
             Ok(found) => {
-                hits.hits = found.hits;
+                hits.hits = found.hits.into_iter().map(|row| row.hit).collect();
                 hits.total = found.total;
                 hits.at_least = found.at_least;
             }
