@@ -42,6 +42,8 @@ const GROUPS: &[(&str, &[&str])] = &[
             "conversations",
             "show",
             "search",
+            #[cfg(feature = "browse")]
+            "browse",
             "tree",
             "watch",
             "files",

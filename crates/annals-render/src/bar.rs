@@ -5,11 +5,16 @@ pub const WIDTH: usize = 12;
 
 /// Draws `value` as a fraction of `max`, in eighths of a column. Only zero gives an empty bar.
 pub fn bar(value: i128, max: i128) -> String {
+    bar_of_width(value, max, WIDTH)
+}
+
+/// Like [`bar`]; `width` is the width of the longest bar in columns.
+pub fn bar_of_width(value: i128, max: i128, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     if value <= 0 || max <= 0 {
         return String::new();
     }
-    let all = WIDTH as i128 * 8;
+    let all = width as i128 * 8;
     // Avoids overflow of large amounts; the ratio needs fewer digits.
     let (value, max) = match max > i128::MAX / all {
         true => (value / all, max / all),

@@ -3,6 +3,8 @@
 mod agents;
 mod append;
 mod archive;
+#[cfg(feature = "browse")]
+mod browse;
 mod check;
 mod choose;
 mod chorus;
@@ -95,6 +97,10 @@ pub(crate) enum Command {
     /// Search messages, notes and titles
     #[command(aliases = ["find", "grep"])]
     Search(search::SearchArgs),
+    /// Browse and search all sessions, full screen
+    #[cfg(feature = "browse")]
+    #[command(alias = "tui")]
+    Browse(browse::BrowseArgs),
     /// Follow what agents think and say, live
     Watch(watch::WatchArgs),
     /// Report token usage and cost by day, model, project and more
@@ -186,6 +192,8 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Conversations(args)) => conversations::run(&args, context),
         Some(Command::Show(args)) => show::run(&args, context),
         Some(Command::Search(args)) => search::run(&args, context),
+        #[cfg(feature = "browse")]
+        Some(Command::Browse(args)) => browse::run(&args, context),
         Some(Command::Watch(args)) => watch::run(&args, context),
         Some(Command::Cost(args)) => cost::run(&args, context),
         Some(Command::Tree(args)) => tree::run(&args, context),

@@ -111,7 +111,7 @@ pub(crate) fn run(args: &ResumeArgs, context: &mut Context) -> Result<Outcome> {
 }
 
 /// Replaces this process by the program.
-fn start(command: &Resume) -> Result<Outcome> {
+pub(super) fn start(command: &Resume) -> Result<Outcome> {
     use std::os::unix::process::CommandExt as _;
 
     let mut program = Command::new(&command.program);

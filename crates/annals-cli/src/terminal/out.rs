@@ -98,6 +98,12 @@ impl Out {
         self.is_terminal
     }
 
+    /// Whether styles are written.
+    #[cfg(feature = "browse")]
+    pub(crate) fn has_colors(&self) -> bool {
+        self.color
+    }
+
     /// The columns to fit into; `None` for a pipe or a file, where nothing is truncated.
     pub(crate) fn width(&self) -> Option<usize> {
         self.width

@@ -28,6 +28,11 @@ impl FollowedEvents {
     pub fn stopper(&self) -> Stopper {
         self.0.stopper()
     }
+
+    /// Waits for the next event, with its entry instead of a row.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.0.next()
+    }
 }
 
 impl Iterator for FollowedEvents {

@@ -1,5 +1,6 @@
 //! A session that is held open: pages of its messages, and what was appended since.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::tz::TimeZone;
@@ -171,6 +172,13 @@ impl OpenSession {
         self.pricing.tally(&info.charges).known_cost()
     }
 
+    /// Returns the costs of entries of a log, given by index, as
+    /// [`Session::entry_costs`] does.
+    pub fn entry_costs(&self, log: usize, entries: &[usize]) -> HashMap<usize, Money> {
+        let price = |charge: &Charge| self.pricing.price(charge);
+        self.session.entry_costs(log, entries, &price)
+    }
+
     /// Returns the sub-agents.
     pub fn agents(&self) -> Vec<AgentRow> {
         let price = |charge: &Charge| self.pricing.price(charge);
@@ -289,8 +297,7 @@ impl OpenSession {
     /// Returns the rows of entries. `whole` is the whole conversation: the cost of a response
     /// belongs to its last entry, which may be on another page.
     fn rows(&self, log: usize, entries: &[usize], whole: &[usize]) -> Result<Vec<EntryJson>> {
-        let price = |charge: &Charge| self.pricing.price(charge);
-        let costs = self.session.entry_costs(log, whole, &price);
+        let costs = self.entry_costs(log, whole);
         let mut rows = Vec::with_capacity(entries.len());
         self.each_at(log, entries, |at, entry| {
             let row = EntryJson::for_session(entry, &self.session.files.id);

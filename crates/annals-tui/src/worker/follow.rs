@@ -1,0 +1,78 @@
+//! Waits for what agents write.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use annals::Result;
+use annals::service::FollowRequest;
+use annals::watch::{Event, Stopper};
+use jiff::SignedDuration;
+
+use super::{Answers, Context, guarded};
+use crate::protocol::{Answer, LiveLine, SessionName};
+
+/// Number of existing entries that the live screen begins with.
+const EARLIER: usize = 60;
+/// Older entries are not what an agent does now.
+const RECENT: SignedDuration = SignedDuration::from_hours(1);
+
+/// Follows a session, or all. Returns what stops it.
+pub(super) fn start(
+    context: Arc<Context>,
+    session: Option<SessionName>,
+    answers: Answers,
+    is_written: Arc<AtomicBool>,
+) -> Result<Stopper> {
+    let is_all = session.is_none();
+    let request = FollowRequest {
+        session: session.map(|session| session.key),
+        last: if is_all { EARLIER } else { 0 },
+        ..FollowRequest::default()
+    };
+    let mut events = context.service.follow(&request)?;
+    let stopper = events.stopper();
+    let now = context.service.now();
+    let run = move || {
+        guarded(&answers, || {
+            while let Some(event) = events.next_event() {
+                match event {
+                    Event::Entry(written) if is_all => {
+                        let time = written.entry.time;
+                        let age = time.map(|time| now.duration_since(time));
+                        if age.is_some_and(|age| age > RECENT) {
+                            continue;
+                        }
+                        let id = written.session.to_string();
+                        answers.send(Answer::Live(Box::new(LiveLine {
+                            session: SessionName {
+                                key: id.clone(),
+                                id,
+                                title: String::new(),
+                            },
+                            project: written.log.project().path,
+                            agent: written.agent.map(|agent| agent.to_string()),
+                            entry: written.entry,
+                        })));
+                    }
+                    Event::Entry(_) | Event::Reset { .. } if !is_all => {
+                        // One answer is enough until it is read.
+                        if !is_written.swap(true, Ordering::Relaxed) {
+                            answers.send(Answer::Written);
+                        }
+                    }
+                    Event::Gone { .. } if !is_all => {
+                        answers.send(Answer::Notice("the log was removed".to_owned()));
+                    }
+                    Event::Error(error) => answers.send(Answer::Notice(error.to_string())),
+                    _ => {}
+                }
+            }
+            Vec::new()
+        });
+    };
+    let threads = std::thread::Builder::new().name("follow".to_owned());
+    threads
+        .spawn(run)
+        .map_err(|error| annals::Error::refused(format!("cannot start a thread: {error}")))?;
+    Ok(stopper)
+}
