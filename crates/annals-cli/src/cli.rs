@@ -69,10 +69,17 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("More", MORE),
 ];
 
-#[cfg(feature = "mcp")]
-const MORE: &[&str] = &["chorus", "index", "mcp", "demo", "completions", "help"];
-#[cfg(not(feature = "mcp"))]
-const MORE: &[&str] = &["chorus", "index", "demo", "completions", "help"];
+const MORE: &[&str] = &[
+    "chorus",
+    "index",
+    #[cfg(feature = "mcp")]
+    "mcp",
+    #[cfg(feature = "serve")]
+    "serve",
+    "demo",
+    "completions",
+    "help",
+];
 
 /// Find, read, write and keep the conversations of coding agents.
 #[derive(Debug, Parser)]

@@ -45,6 +45,8 @@ mod repair;
 mod restore;
 mod resume;
 mod search;
+#[cfg(feature = "serve")]
+mod serve;
 mod sessions;
 mod set;
 mod settings;
@@ -162,6 +164,9 @@ pub(crate) enum Command {
     /// Serve the history to agents, as tools
     #[cfg(feature = "mcp")]
     Mcp(mcp::McpArgs),
+    /// Serve the history as a local web page
+    #[cfg(feature = "serve")]
+    Serve(serve::ServeArgs),
     /// Create a sample history and show what annals does with it
     Demo(demo::DemoArgs),
     /// Print a shell completion script
@@ -217,6 +222,8 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Statusline(args)) => statusline::run(&args, context),
         #[cfg(feature = "mcp")]
         Some(Command::Mcp(args)) => mcp::run(&args, context),
+        #[cfg(feature = "serve")]
+        Some(Command::Serve(args)) => serve::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),
         Some(Command::Complete(args)) => complete::run(&args, context),
