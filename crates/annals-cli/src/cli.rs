@@ -71,18 +71,18 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("More", MORE),
 ];
 
-#[cfg(feature = "mcp")]
 const MORE: &[&str] = &[
     "chorus",
     "index",
+    #[cfg(feature = "mcp")]
     "mcp",
+    #[cfg(feature = "serve")]
+    "serve",
     "demo",
     "doctor",
     "completions",
     "help",
 ];
-#[cfg(not(feature = "mcp"))]
-const MORE: &[&str] = &["chorus", "index", "demo", "doctor", "completions", "help"];
 
 /// Find, read, write and keep the conversations of coding agents.
 #[derive(Debug, Parser)]

@@ -48,6 +48,8 @@ mod repair;
 mod restore;
 mod resume;
 mod search;
+#[cfg(feature = "serve")]
+mod serve;
 mod sessions;
 mod set;
 mod settings;
@@ -169,6 +171,9 @@ pub(crate) enum Command {
     /// Serve the history to agents, as tools
     #[cfg(feature = "mcp")]
     Mcp(mcp::McpArgs),
+    /// Serve the history as a local web page
+    #[cfg(feature = "serve")]
+    Serve(serve::ServeArgs),
     /// Create a sample history and show what annals does with it
     Demo(demo::DemoArgs),
     /// Show what annals sees on this machine, for a bug report
@@ -228,6 +233,8 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Statusline(args)) => statusline::run(&args, context),
         #[cfg(feature = "mcp")]
         Some(Command::Mcp(args)) => mcp::run(&args, context),
+        #[cfg(feature = "serve")]
+        Some(Command::Serve(args)) => serve::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Doctor(args)) => doctor::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, context),

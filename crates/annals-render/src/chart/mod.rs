@@ -12,6 +12,7 @@ mod fold;
 mod font;
 mod frame;
 mod png;
+mod report;
 mod rows;
 mod scene;
 mod svg;

@@ -18,8 +18,7 @@ fn document(scene: &Scene, out: &mut String) -> fmt::Result {
     writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} {}\" role=\"img\" \
-         aria-labelledby=\"title desc\" font-family=\"{FAMILY}, system-ui, sans-serif\" \
-         style=\"font-variant-numeric: tabular-nums\">",
+         aria-labelledby=\"title desc\" font-family=\"{FAMILY}, system-ui, sans-serif\">",
         Number(width * scene.scale),
         Number(height * scene.scale),
         Number(width),

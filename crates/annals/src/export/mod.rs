@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::store::Session;
 
 pub use annals_layouts::layout::export_file::{ExportProblem, read_entry, write_entry};
+pub use html::{EntryPlace, HtmlEntries};
 pub use reading_order::ExportPart;
 pub use redact::{MaskedSecrets, Redactor};
 use title::{MAX_HEADING_CHARS, shorten_masked};

@@ -219,8 +219,7 @@ pub(super) fn write_page(
             sections: &sections,
             callers: &callers,
             linked: &linked,
-            tools: HashMap::new(),
-            speaker: None,
+            turns: Turns::default(),
         };
         for stretch in &section.runs {
             reader.write_run(session, stretch, redactor.as_deref_mut(), page)?;
@@ -236,8 +235,7 @@ struct SectionReader<'a> {
     sections: &'a [Section],
     callers: &'a HashMap<Anchor, Vec<usize>>,
     linked: &'a HashSet<Anchor>,
-    tools: HashMap<String, String>,
-    speaker: Option<(Role, Option<String>)>,
+    turns: Turns,
 }
 
 impl SectionReader<'_> {
@@ -276,21 +274,15 @@ impl SectionReader<'_> {
             .filter_map(|&at| self.sections.get(at))
             .collect();
         if !forks.is_empty() {
-            self.speaker = None;
+            self.turns.end();
             page.forks(self.about, &forks).map_err(write_error)?;
         }
         Ok(())
     }
 
     fn entry(&mut self, entry: &Entry, anchor: Anchor, page: &mut dyn Page) -> io::Result<()> {
-        let heading = self.heading(entry);
-        if let Body::Message(message) = &entry.body {
-            for block in &message.blocks {
-                if let Block::ToolUse { id, name, .. } = block {
-                    self.tools.insert(id.clone(), name.clone());
-                }
-            }
-        }
+        let heading = self.turns.heading(entry);
+        self.turns.add_calls(entry);
         let called = self.callers.get(&anchor).into_iter().flatten();
         let agents = called.filter_map(|&at| self.sections.get(at)).collect();
         let said = ShownEntry {
@@ -299,14 +291,41 @@ impl SectionReader<'_> {
             heading,
             linked: self.linked.contains(&anchor),
             agents,
-            tools: &self.tools,
+            tools: &self.turns.tools,
         };
         page.entry(self.about, &said)
+    }
+}
+
+/// The turns of a conversation, while its entries are shown in order.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Tool names of the calls so far, by call id.
+    pub(super) tools: HashMap<String, String>,
+    /// The role and the response of the current turn.
+    speaker: Option<(Role, Option<String>)>,
+}
+
+impl Turns {
+    /// Remembers the tools that an entry calls.
+    pub(super) fn add_calls(&mut self, entry: &Entry) {
+        if let Body::Message(message) = &entry.body {
+            for block in &message.blocks {
+                if let Block::ToolUse { id, name, .. } = block {
+                    self.tools.insert(id.clone(), name.clone());
+                }
+            }
+        }
+    }
+
+    /// Ends the turn; the next entry has a heading.
+    pub(super) fn end(&mut self) {
+        self.speaker = None;
     }
 
     /// Returns the heading of an entry. The lines of one reply and the results of its calls share
     /// one.
-    fn heading<'e>(&mut self, entry: &'e Entry) -> Option<Heading<'e>> {
+    pub(super) fn heading<'e>(&mut self, entry: &'e Entry) -> Option<Heading<'e>> {
         let Body::Message(message) = &entry.body else {
             self.speaker = None;
             return Some(Heading {

@@ -10,7 +10,9 @@ use super::list::{ConversationRow, SessionRow};
 use super::{Pricing, Service};
 use crate::cost::{Charge, ContextFill};
 use crate::error::{Error, Result};
-use crate::store::{Agent, FolderHints, MessageFilter, SavedFile, Session, SessionFiles, Stats};
+use crate::store::{
+    Agent, FolderHints, Inventory, MessageFilter, SavedFile, Session, SessionFiles, Stats,
+};
 use crate::view::{EntryJson, FlawJson, PageRequest, SessionPage};
 use annals_layouts::Subject;
 use annals_layouts::model::{Entry, EntryId, EntryKey, Money, Outline, OutlineKind, Span, Todo};
@@ -71,7 +73,13 @@ impl Service {
     /// Opens a session, given by a unique beginning of its id or the path of its log.
     pub fn open(&self, id: &str) -> Result<OpenSession> {
         let inventory = self.inventory();
-        let mut session = Session::read(self.find_session(&inventory, id)?)?;
+        let files = self.find_session(&inventory, id)?;
+        self.open_files(&inventory, files)
+    }
+
+    /// Opens a session of an inventory.
+    pub fn open_files(&self, inventory: &Inventory, files: SessionFiles) -> Result<OpenSession> {
+        let mut session = Session::read(files)?;
         session.apply_folder_hints(&FolderHints::new(&inventory.sessions));
         Ok(OpenSession {
             session,

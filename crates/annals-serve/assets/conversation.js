@@ -1,0 +1,106 @@
+// Windows of a long conversation: older and newer ones come when they are scrolled to, those far
+// away leave the page. New messages come as they are written.
+const list = document.getElementById("messages");
+const news = document.getElementById("news");
+const policy = globalThis.trustedTypes?.createPolicy("annals", { createHTML: (html) => html });
+const parse = (html) => new DOMParser().parseFromString(policy ? policy.createHTML(html) : html, "text/html").body.firstElementChild;
+const MOST = 5;
+const whole = new URLSearchParams(location.search).has("whole");
+const first = () => list.firstElementChild;
+const last = () => list.lastElementChild;
+const number = (part, name) => Number(part.dataset[name]);
+let busy = false;
+
+async function load(name, position) {
+  const join = list.dataset.part.includes("?") ? "&" : "?";
+  const answer = await fetch(`${list.dataset.part}${join}${name}=${position}`);
+  if (!answer.ok) throw new Error(answer.statusText);
+  return parse(await answer.text());
+}
+
+async function guarded(act) {
+  if (busy) return;
+  busy = true;
+  try {
+    await act();
+  } catch {
+    news.textContent = "The session cannot be read any more. Load the page again.";
+  } finally {
+    busy = false;
+  }
+}
+
+const older = document.getElementById("older")?.closest("nav");
+const newer = document.getElementById("newer")?.closest("nav");
+
+const showOlder = () => guarded(async () => {
+  if (number(first(), "start") === 0) return older.remove();
+  const part = await load("to", number(first(), "start"));
+  const below = document.documentElement.scrollHeight - scrollY;
+  list.prepend(part);
+  // What is read stays where it is.
+  scrollTo(0, document.documentElement.scrollHeight - below);
+  if (list.children.length > MOST && newer) last().remove();
+  if (number(part, "start") === 0) older.remove();
+});
+
+const showNewer = () => guarded(async () => {
+  const part = await load("from", number(last(), "end"));
+  if (number(part, "end") > number(part, "start")) list.append(part);
+  if (list.children.length > MOST && older) {
+    const below = document.documentElement.scrollHeight - scrollY;
+    first().remove();
+    scrollTo(0, document.documentElement.scrollHeight - below);
+  }
+  if (number(last(), "end") >= number(last(), "total")) newer?.remove();
+});
+
+if (!whole) {
+  const seen = new IntersectionObserver((found) => {
+    for (const { isIntersecting, target } of found) {
+      if (isIntersecting && target.isConnected) (target === older ? showOlder : showNewer)();
+    }
+  }, { rootMargin: "600px" });
+  const begin = () => {
+    if (older) seen.observe(older);
+    if (newer) seen.observe(newer);
+  };
+  // The place of the address first, then what is around it.
+  requestAnimationFrame(() => {
+    const at = new URLSearchParams(location.search).get("at");
+    const target = document.getElementById(location.hash.slice(1)) ?? (at && document.getElementById(`m-${at}`));
+    if (target) target.scrollIntoView({ block: "center" });
+    else if (!location.hash && older && !newer) scrollTo(0, document.documentElement.scrollHeight);
+    begin();
+  });
+}
+
+if (list.dataset.follow) {
+  let again = false;
+  const events = new EventSource(list.dataset.follow);
+  const grow = () => guarded(async () => {
+    do {
+      again = false;
+      const atEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 160;
+      const part = await load("from", number(last(), "end"));
+      if (number(part, "end") === number(part, "start")) break;
+      list.append(part);
+      if (atEnd) scrollTo(0, document.documentElement.scrollHeight);
+      else news.textContent = "New messages below";
+    } while (again);
+  });
+  events.addEventListener("entry", () => {
+    again = true;
+    grow();
+  });
+  events.addEventListener("reset", () => {
+    news.textContent = "The log was replaced. Load the page again.";
+  });
+  events.addEventListener("gone", () => {
+    news.textContent = "The session was deleted or moved.";
+  });
+  addEventListener("scroll", () => {
+    if (innerHeight + scrollY > document.documentElement.scrollHeight - 160) news.textContent = "";
+  }, { passive: true });
+  addEventListener("pagehide", () => events.close());
+}

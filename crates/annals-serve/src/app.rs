@@ -1,0 +1,276 @@
+//! What all handlers share: the service, the sessions that are held open, and the secrets.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use annals::export::Redactor;
+use annals::model::SessionId;
+use annals::service::{OpenSession, Service};
+use annals::store::{Inventory, SessionFiles, SessionInfo};
+use annals::text::{LineBreaks, visible};
+use annals_render::time::Clock;
+use axum::http::StatusCode;
+
+use crate::access::Access;
+use crate::guard::{Guard, Rule, Rules};
+use crate::problem::Problem;
+use crate::text::percent_encode;
+
+/// Number of sessions that are held open.
+const HELD: usize = 8;
+
+/// Maximum number of failures that the overview shows.
+const MAX_FAILURES: usize = 100;
+
+/// What the server does besides showing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Offer forms that write titles, tags, notes, pins, todos, forks, and that move sessions to the
+    /// trash and back.
+    pub write: bool,
+    /// Mask secrets.
+    pub mask: bool,
+}
+
+/// State of the server.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) service: Service,
+    pub(crate) options: Options,
+    pub(crate) access: Access,
+    pub(crate) rules: Rules,
+    /// Number of open event streams.
+    pub(crate) streams: AtomicUsize,
+    held: Mutex<Vec<(SessionPlace, HeldSession)>>,
+    failures: Mutex<Vec<String>>,
+}
+
+/// A session that several requests may use.
+pub(crate) type HeldSession = Arc<Mutex<OpenSession>>;
+
+/// The place of a session in addresses: a number of a root, and an id in it. Roots may have several
+/// sessions with one id, which are numbered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SessionPlace {
+    root: usize,
+    copy: usize,
+    id: SessionId,
+}
+
+impl SessionPlace {
+    /// Parses the parts of an address: `2` or `2.1`, and an id.
+    pub(crate) fn parse(root: &str, id: &str) -> Result<Self, Problem> {
+        let (root, copy) = root.split_once('.').unwrap_or((root, "0"));
+        let number = |text: &str| text.parse().ok();
+        let place = number(root).zip(number(copy)).zip(SessionId::new(id).ok());
+        let place = place.map(|((root, copy), id)| SessionPlace { root, copy, id });
+        place.ok_or_else(Problem::no_page)
+    }
+
+    /// Returns the place of another session of the root.
+    pub(crate) fn other(&self, id: SessionId) -> Self {
+        SessionPlace {
+            root: self.root,
+            copy: 0,
+            id,
+        }
+    }
+
+    /// Returns the address of its page.
+    pub(crate) fn path(&self) -> String {
+        let id = percent_encode(self.id.as_str());
+        match self.copy {
+            0 => format!("/s/{}/{id}", self.root),
+            copy => format!("/s/{}.{copy}/{id}", self.root),
+        }
+    }
+}
+
+impl App {
+    pub(crate) fn new(service: Service, options: Options, access: Access) -> Self {
+        App {
+            service,
+            options,
+            access,
+            rules: Rules::default(),
+            streams: AtomicUsize::new(0),
+            held: Mutex::default(),
+            failures: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn guard(&self) -> Guard<'_> {
+        Guard {
+            access: &self.access,
+            rules: self.rules,
+            write: self.options.write,
+        }
+    }
+
+    /// Returns the clock for times that people read.
+    pub(crate) fn clock(&self) -> Clock {
+        Clock {
+            now: self.service.now(),
+            zone: self.service.zone().clone(),
+        }
+    }
+
+    /// Returns whether secrets are masked.
+    pub(crate) fn masks(&self) -> bool {
+        self.options.mask && self.rules.holds(Rule::Mask)
+    }
+
+    /// Returns text of a log on one line: masked, and without characters that hide.
+    pub(crate) fn line(&self, text: &str) -> String {
+        visible(self.masked(text).trim(), LineBreaks::Spaces).into_owned()
+    }
+
+    /// Like [`line`](Self::line), with line breaks.
+    pub(crate) fn block(&self, text: &str) -> String {
+        visible(&self.masked(text), LineBreaks::Preserved).into_owned()
+    }
+
+    /// Masks the secrets of a text.
+    pub(crate) fn masked(&self, text: &str) -> String {
+        match self.masks().then(Redactor::new) {
+            Some(Ok(mut redactor)) => redactor.mask_text(text).into_owned(),
+            // Rules that do not compile mask everything.
+            Some(Err(_)) => String::new(),
+            None => text.to_owned(),
+        }
+    }
+
+    /// Masks the secrets in the strings of a JSON text.
+    pub(crate) fn masked_json(&self, json: String) -> String {
+        match self.masks().then(Redactor::new) {
+            Some(Ok(mut redactor)) => redactor.mask_json(&json).into_owned(),
+            Some(Err(_)) => "null".to_owned(),
+            None => json,
+        }
+    }
+
+    /// Returns the place of a session of an inventory.
+    pub(crate) fn place(&self, inventory: &Inventory, info: &SessionInfo) -> Option<SessionPlace> {
+        let mut same = self.sessions_in(inventory, self.root_number(info)?, &info.id);
+        let copy = same.position(|files| files.main_path() == info.file);
+        Some(SessionPlace {
+            root: self.root_number(info)?,
+            copy: copy.unwrap_or(0),
+            id: info.id.clone(),
+        })
+    }
+
+    /// Returns the place of the session that has a file.
+    pub(crate) fn place_of_files(
+        &self,
+        inventory: &Inventory,
+        files: &SessionFiles,
+    ) -> Option<SessionPlace> {
+        let roots = self.service.store().roots();
+        let root = roots.iter().position(|root| root.path == files.root.path)?;
+        let mut same = self.sessions_in(inventory, root, &files.id);
+        let copy = same.position(|other| other.main_path() == files.main_path());
+        Some(SessionPlace {
+            root,
+            copy: copy.unwrap_or(0),
+            id: files.id.clone(),
+        })
+    }
+
+    fn root_number(&self, info: &SessionInfo) -> Option<usize> {
+        let roots = self.service.store().roots();
+        roots.iter().position(|root| root.path == info.root)
+    }
+
+    /// Returns the sessions of a root with an id. Ids are sorted, so that copies are neighbours.
+    fn sessions_in<'a>(
+        &self,
+        inventory: &'a Inventory,
+        root: usize,
+        id: &'a SessionId,
+    ) -> impl Iterator<Item = &'a SessionFiles> {
+        let path = self.service.store().roots().get(root);
+        let path = path.map(|root| root.path.clone());
+        let is_in = move |files: &&SessionFiles| {
+            files.id == *id && path.as_ref().is_some_and(|path| files.root.path == *path)
+        };
+        inventory.sessions.iter().filter(is_in)
+    }
+
+    /// Returns the files of a session.
+    pub(crate) fn files(&self, place: &SessionPlace) -> Result<SessionFiles, Problem> {
+        let inventory = self.service.inventory();
+        let mut found = self.sessions_in(&inventory, place.root, &place.id);
+        let files = found.nth(place.copy).cloned();
+        files.ok_or_else(|| {
+            Problem::new(
+                StatusCode::NOT_FOUND,
+                format!("There is no session {} any more.", self.line(place.id.as_str())),
+                "It may have been deleted or moved since: look in the trash and the archive, or search for its words.",
+            )
+        })
+    }
+
+    /// Returns a session as it is now. The last ones are held open, and read only what was appended.
+    pub(crate) fn open(&self, place: &SessionPlace) -> Result<HeldSession, Problem> {
+        let known = {
+            let mut held = lock(&self.held);
+            let at = held.iter().position(|(known, _)| known == place);
+            at.map(|at| {
+                let found = held.remove(at);
+                held.push(found.clone());
+                found.1
+            })
+        };
+        if let Some(open) = known {
+            if lock(&open).grow(&self.service).is_ok() {
+                return Ok(open);
+            }
+            lock(&self.held).retain(|(known, _)| known != place);
+        }
+        let inventory = self.service.inventory();
+        let files = self.files(place)?;
+        let open = Arc::new(Mutex::new(self.service.open_files(&inventory, files)?));
+        let mut held = lock(&self.held);
+        held.retain(|(known, _)| known != place);
+        held.push((place.clone(), Arc::clone(&open)));
+        if held.len() > HELD {
+            held.remove(0);
+        }
+        Ok(open)
+    }
+
+    /// Returns what could not be read so far.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let store = self.service.store().failures();
+        let new = store.take().into_iter().map(|error| error.to_string());
+        let new = new.chain(store.take_notices());
+        let mut known = lock(&self.failures);
+        known.extend(new.map(|text| self.line(&text)));
+        known.truncate(MAX_FAILURES);
+        known.clone()
+    }
+}
+
+/// Locks a mutex; a handler that panicked does not prevent others.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a question on a blocking thread. `stop` becomes true if the client is gone.
+pub(crate) async fn blocking<T: Send + 'static>(
+    app: &Arc<App>,
+    ask: impl FnOnce(&App, &AtomicBool) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    struct StopOnDrop(Arc<AtomicBool>);
+    impl Drop for StopOnDrop {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let app = Arc::clone(app);
+    let stop = StopOnDrop(Arc::default());
+    let asked = Arc::clone(&stop.0);
+    let answer = tokio::task::spawn_blocking(move || ask(&app, &asked)).await;
+    answer.unwrap_or_else(|_| Err(Problem::panicked()))
+}

@@ -1,0 +1,100 @@
+//! The archive and the trash, and the commands that bring sessions back.
+
+use std::sync::Arc;
+
+use annals::text::quoted_command;
+use annals_render::size;
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+
+use super::{Frame, html};
+use crate::app::{App, blocking};
+use crate::problem::Problem;
+
+#[derive(Template)]
+#[template(path = "kept.html")]
+struct Kept {
+    frame: Frame,
+    /// What the page is about.
+    about: &'static str,
+    empty: &'static str,
+    items: Vec<Item>,
+    remarks: Vec<String>,
+    is_trash: bool,
+}
+
+struct Item {
+    /// Its name in the trash.
+    id: String,
+    session: String,
+    ago: String,
+    files: String,
+    bytes: String,
+    root: String,
+    command: String,
+}
+
+pub(super) async fn archive(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    blocking(&app, |app, _| {
+        let clock = app.clock();
+        let archive = app.service.store().archive()?;
+        let (mut sessions, damaged) = archive.sessions()?;
+        sessions.retain(|session| !session.sessions.is_empty());
+        sessions.sort_by_key(|session| std::cmp::Reverse(session.archived()));
+        let item = |session: &annals::archive::ArchivedSession| {
+            let ids = session.sessions.iter().map(|key| key.id.clone());
+            let ids: Vec<String> = ids.collect();
+            let first = ids.first().map_or("", String::as_str);
+            let bytes: u64 = session.members.iter().map(|member| member.len).sum();
+            let bytes = format!("{}, packed {}", size::bytes(bytes), size::bytes(session.packed()));
+            Item {
+                id: String::new(),
+                ago: clock.ago(session.archived()),
+                files: size::pluralize(session.members.len() as u64, "file"),
+                bytes,
+                root: app.line(&session.root.display().to_string()),
+                command: quoted_command("annals restore", first, "--apply"),
+                session: app.line(&ids.join(", ")),
+            }
+        };
+        html(&Kept {
+            frame: Frame::new(app, "archive", "Archive"),
+            about: "Sessions that are stored compressed. Archived sessions are found and read like others.",
+            empty: "The archive is empty. `annals keep` mirrors everything into it.",
+            items: sessions.iter().map(item).collect(),
+            remarks: damaged.iter().map(|damage| app.line(&format!("{}: {}", damage.pack.display(), damage.detail))).collect(),
+            is_trash: false,
+        })
+    })
+    .await
+}
+
+pub(super) async fn trash(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    blocking(&app, |app, _| {
+        let clock = app.clock();
+        let mut items = app.service.store().trash().items()?;
+        items.sort_by_key(|item| std::cmp::Reverse(item.deleted));
+        let item = |item: &annals::store::TrashItem| {
+            let bytes = item.files.iter().map(|file| file.bytes).sum();
+            Item {
+                id: item.id.clone(),
+                session: app.line(&item.sessions().collect::<Vec<_>>().join(", ")),
+                ago: clock.ago(item.deleted),
+                files: size::pluralize(item.files.len() as u64, "file"),
+                bytes: size::bytes(bytes),
+                root: app.line(&item.root.display().to_string()),
+                command: quoted_command("annals delete --undo", &item.id, ""),
+            }
+        };
+        html(&Kept {
+            frame: Frame::new(app, "trash", "Trash"),
+            about: "Deleted sessions. Nothing is removed from the trash unless you empty it with `annals clean`.",
+            empty: "The trash is empty.",
+            items: items.iter().map(item).collect(),
+            remarks: Vec::new(),
+            is_trash: true,
+        })
+    })
+    .await
+}
