@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every surface shows the same values: the library, `annals --json`, Python, Node and `annals mcp`.
+"""Checks that every surface shows the same values: the library, `annals --json`, `annals serve`, Python, Node and `annals mcp`.
 
     one_shape.py --annals PROGRAM --rows EXAMPLE [--python INTERPRETER] [--node PACKAGE] [FIXTURE...]
 
@@ -12,11 +12,13 @@ Exit codes: 0 all equal, 1 something differs, 2 could not run.
 """
 import argparse
 import copy
+import http.client
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -228,6 +230,47 @@ def tool_differences(rows, library):
             yield from differences(f"branches {path}", branches, wanted)
 
 
+# --- the pages ----------------------------------------------------------------------------
+
+
+def page_rows(annals, root, env):
+    """Asks the JSON interface of `annals serve` for the rows of a root."""
+    command = [str(annals), "--root", root, "--no-index", "serve", "--json"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            text, address = "", None
+            for line in server.stdout:
+                text += line
+                try:
+                    address = json.loads(text)
+                    break
+                except json.JSONDecodeError:
+                    pass
+            if address is None:
+                return {}
+            port = urllib.parse.urlsplit(address["api"]).port
+            client = http.client.HTTPConnection("127.0.0.1", port)
+
+            def ask(path):
+                client.request("GET", path, headers={"Authorization": f"Bearer {address['token']}"})
+                answer = json.loads(client.getresponse().read())
+                return {"error": answer["error"]["kind"]} if "error" in answer else answer
+
+            listed = ask("/api/v1/sessions")
+            places = zip(listed["sessions"], listed["addresses"])
+            return {
+                "root": root,
+                "projects": ask("/api/v1/projects")["projects"],
+                "search": ask("/api/v1/search?q=the&context=1"),
+                "cost": ask("/api/v1/cost?by=model,day"),
+                "check": ask("/api/v1/check")["files"],
+                "sessions": listed["sessions"],
+                "opened": {row["file"]: ask(place) for row, place in places},
+            }
+        finally:
+            server.terminate()
+
+
 # --- comparing ----------------------------------------------------------------------------
 
 
@@ -263,8 +306,12 @@ def package_differences(rows, library):
     yield from matching("", exact(rows), exact(library))
 
 
-SURFACES = {"program": program_differences, "tools": tool_differences, "python": package_differences,
-            "node": package_differences}
+def page_differences(rows, library):
+    yield from matching("", rows, library)
+
+
+SURFACES = {"program": program_differences, "tools": tool_differences, "pages": page_differences,
+            "python": package_differences, "node": package_differences}
 
 
 def changed(rows, library):
@@ -316,7 +363,8 @@ def main():
         for at, (root, ours) in enumerate(zip(roots, library, strict=True)):
             sessions += len(ours["sessions"])
             shown = {"program": program_rows(given.annals, root, ours["sessions"], env),
-                     "tools": tool_rows(given.annals, root, ours["sessions"], env)}
+                     "tools": tool_rows(given.annals, root, ours["sessions"], env),
+                     "pages": page_rows(given.annals, root, env)}
             shown |= {name: found[at] for name, found in packages.items()}
             for surface, rows in shown.items():
                 found = list(SURFACES[surface](rows, ours))

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> Result<Outcome> {
         also: args.also_host.clone(),
     };
     let pricer = Pricer::new(context)?;
-    let state = context.state_dir();
+    let state = context.state_dir().to_owned();
     let store = std::mem::replace(&mut context.store, Store::new(Vec::new()));
     let mut service = Service::new(store.with_state(&state))
         .with_zone(context.clock.zone.clone())
@@ -117,7 +117,7 @@ fn print_address(address: &Address, context: &mut Context) -> io::Result<()> {
 
 /// Opens a page in the user's browser. Arguments of programs are public, so the browser gets a file
 /// that only the user can read and that leads to the page.
-fn open_page(page: &str, state: &Path, context: &mut Context) -> io::Result<PathBuf> {
+fn open_page(page: &str, state: &Path, context: &Context) -> io::Result<PathBuf> {
     std::fs::create_dir_all(state)?;
     let file = state.join(format!("open-{}.html", std::process::id()));
     _ = std::fs::remove_file(&file);
@@ -129,12 +129,18 @@ fn open_page(page: &str, state: &Path, context: &mut Context) -> io::Result<Path
         "<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\">\
          <meta http-equiv=\"refresh\" content=\"0; url={page}\"><title>annals</title>"
     )?;
-    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let opener = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        "xdg-open"
+    };
     let mut command = Command::new(opener);
     command.arg(&file).stdin(Stdio::null());
     let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     if started.is_err() {
-        context.print_warning(&format!("{opener} was not found; open the address yourself"));
+        context.print_warning(&format!(
+            "{opener} was not found; open the address yourself"
+        ));
     }
     Ok(file)
 }
