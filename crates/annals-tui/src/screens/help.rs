@@ -67,7 +67,11 @@ impl Help {
     pub(crate) fn draw(&self, frame: &mut Frame<'_>, area: Rect, read_only: bool) {
         let lines = self.lines(read_only);
         let hides = lines.len() + 2 > usize::from(area.height);
-        let title = if hides { "keys · ↓ ↑ scroll" } else { "keys" };
+        let title = if hides {
+            "keys · ↓ ↑ scroll"
+        } else {
+            "keys"
+        };
         let inner = popup(frame, area, 72, lines.len(), title);
         let width = usize::from(inner.width);
         for (line, y) in lines

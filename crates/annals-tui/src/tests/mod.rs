@@ -294,10 +294,18 @@ fn looking_changes_nothing() {
         "ctrl-v",
         "ctrl-k",
     ] {
+        let mut driver = Driver::with_mode(&home, SMALL, mode);
+        driver.press(path);
+        let depth = driver.state.screens.len();
         for key in all_keys() {
-            let mut driver = Driver::with_mode(&home, SMALL, mode);
-            driver.press(path).event(Event::Key(key));
+            driver.event(Event::Key(key));
             driver.screen();
+            // Back to the screen that is tested.
+            driver.state.dialog = None;
+            if driver.state.screens.len() != depth {
+                driver = Driver::with_mode(&home, SMALL, mode);
+                driver.press(path);
+            }
         }
     }
     assert_eq!(home.files(), before);
