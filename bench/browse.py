@@ -128,7 +128,7 @@ def main():
         temporary = pathlib.Path(temporary)
         state = str(temporary / "state")
         env = {**os.environ, "ANNALS_STATE_DIR": state}
-        subprocess.run([program, "--root", f"claude-code:{args.corpus}", "index", "update"], env=env, stdout=subprocess.DEVNULL)
+        subprocess.run([program, "--root", f"claude-code:{args.corpus}", "index", "build"], env=env, stdout=subprocess.DEVNULL)
         browser = Browser(program, args.corpus, state)
         wall = browser.wait_for(rb"session")
         row("first rows", wall, browser.schedstat())
@@ -146,7 +146,7 @@ def main():
         long_session(root, args.messages)
         state = str(temporary / "state-long")
         env["ANNALS_STATE_DIR"] = state
-        subprocess.run([program, "--root", f"claude-code:{root}", "index", "update"], env=env, stdout=subprocess.DEVNULL)
+        subprocess.run([program, "--root", f"claude-code:{root}", "index", "build"], env=env, stdout=subprocess.DEVNULL)
         browser = Browser(program, root, state)
         browser.wait_for(rb"message 0")
         browser.quiet(1.0)

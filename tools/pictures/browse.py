@@ -57,9 +57,8 @@ def width(text):
     return sum(columns(c) for c in text)
 
 
-def runs(line):
-    """Splits a line of capture-pane -e into (text, style)."""
-    style = {}
+def runs(line, style):
+    """Splits a line of capture-pane -e into (text, style). A style goes on in the next line."""
     for part in re.split(r"(\x1b\[[0-9;]*m)", line):
         if not part.startswith("\x1b["):
             if part:
@@ -69,7 +68,7 @@ def runs(line):
         while codes:
             code = codes.pop(0)
             if code == 0:
-                style = {}
+                style.clear()
             elif code in (1, 2, 3, 4, 7):
                 style[code] = True
             elif code in (22, 23, 24, 27):
@@ -95,9 +94,10 @@ def svg(screen, columns):
         f'font-size="{SIZE}">',
         f'<rect width="100%" height="100%" rx="8" fill="{BACKGROUND}"/>',
     ]
+    current = {}
     for row, line in enumerate(lines):
         column = 0
-        for text, style in runs(line):
+        for text, style in runs(line, current):
             columns_of_run = width(text)
             x, y = PAD + column * CELL, PAD + row * LINE + SIZE
             column += columns_of_run

@@ -115,7 +115,7 @@ fn browse(service: Service, options: Options) -> io::Result<Exit> {
     let size = crossterm::terminal::size()?;
     let (mut state, effects) = State::new(options.mode, clock, size, options.query, options.here);
     state.is_time_fixed = options.is_time_fixed;
-    let mut screen = Screen::enter(options.has_colors)?;
+    let mut screen = Screen::enter(size, options.has_colors)?;
     let mut shell = Shell {
         screen: &mut screen,
         workers: &mut workers,

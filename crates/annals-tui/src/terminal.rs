@@ -11,12 +11,13 @@ use crossterm::event::{
     DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
 };
 use crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{execute, queue};
-use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+use ratatui::layout::Rect;
 use ratatui::style::Color;
+use ratatui::{Terminal, TerminalOptions, Viewport};
 
 use crate::draw::draw;
 use crate::state::State;
@@ -27,6 +28,7 @@ type Output = BufWriter<File>;
 /// The terminal while the browser is shown.
 pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<Output>>,
+    size: (u16, u16),
     has_colors: bool,
     has_mouse: bool,
 }
@@ -44,6 +46,14 @@ pub fn refusal(needs_stdout: bool) -> Option<&'static str> {
     (!is_terminal || !can_open()).then_some("`annals browse` needs a terminal")
 }
 
+/// Creates what draws frames. It never asks the terminal for anything, as ratatui does to follow its
+/// size: the answer would be expected on standard output, and may never come.
+fn new_terminal((width, height): (u16, u16)) -> io::Result<Terminal<CrosstermBackend<Output>>> {
+    let output = BufWriter::with_capacity(1 << 16, open_terminal()?);
+    let viewport = Viewport::Fixed(Rect::new(0, 0, width, height));
+    Terminal::with_options(CrosstermBackend::new(output), TerminalOptions { viewport })
+}
+
 fn open_terminal() -> io::Result<File> {
     let path = "/dev/tty";
     let own = OpenOptions::new().read(true).write(true).open(path);
@@ -59,10 +69,10 @@ fn open_terminal() -> io::Result<File> {
 
 impl Screen {
     /// Enters the terminal.
-    pub(crate) fn enter(has_colors: bool) -> io::Result<Self> {
-        let output = BufWriter::with_capacity(1 << 16, open_terminal()?);
+    pub(crate) fn enter(size: (u16, u16), has_colors: bool) -> io::Result<Self> {
         let mut screen = Screen {
-            terminal: Terminal::new(CrosstermBackend::new(output))?,
+            terminal: new_terminal(size)?,
+            size,
             has_colors,
             has_mouse: false,
         };
@@ -79,7 +89,7 @@ impl Screen {
         if self.has_mouse {
             execute!(output, EnableMouseCapture)?;
         }
-        self.terminal.clear()
+        self.redraw()
     }
 
     /// Gives the terminal back for a while.
@@ -89,6 +99,12 @@ impl Screen {
 
     /// Draws a frame.
     pub(crate) fn draw(&mut self, state: &State) -> io::Result<()> {
+        let size = (state.width, state.height);
+        if self.size != size {
+            self.terminal = new_terminal(size)?;
+            self.size = size;
+            self.redraw()?;
+        }
         let has_colors = self.has_colors;
         self.terminal.draw(|frame| {
             draw(state, frame);
@@ -101,7 +117,10 @@ impl Screen {
 
     /// Draws everything at the next frame.
     pub(crate) fn redraw(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        execute!(self.terminal.backend_mut(), Clear(ClearType::All))?;
+        // The last frame is forgotten.
+        self.terminal.swap_buffers();
+        Ok(())
     }
 
     /// Captures the mouse, or releases it.

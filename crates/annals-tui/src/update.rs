@@ -639,7 +639,9 @@ fn take(state: &mut State, answer: Answer) -> Vec<Effect> {
             state.list.take_sessions(rows, here, &clock);
         }
         Answer::Stale { reader } => {
-            let question = state.reader_by_id(reader).map(|reader| reader.question(false));
+            let question = state
+                .reader_by_id(reader)
+                .map(|reader| reader.question(false));
             return question.map(Effect::Open).into_iter().collect();
         }
         Answer::Hits(hits) => _ = state.list.take_hits(hits, &clock),

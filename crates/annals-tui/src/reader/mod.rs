@@ -163,6 +163,7 @@ impl Reader {
                 self.current = at;
                 self.top = Place { item: at, line: 0 };
             }
+            (None, true) if self.following => self.current = last,
             (None, true) => self.current = find(current).filter(|_| same_log).unwrap_or(last),
             (None, false) => {
                 // On another branch: the last message that both have.

@@ -182,7 +182,10 @@ impl CostScreen {
                 let tokens = format!("{} tokens", size::compact(row.tokens));
                 let used = labels + 14 + 14;
                 let room = width.saturating_sub(used).clamp(1, 60);
-                left.push(styled(SUCCESS, &bar::bar_of_width(row.cost.pico(), most, room)));
+                left.push(styled(
+                    SUCCESS,
+                    &bar::bar_of_width(row.cost.pico(), most, room),
+                ));
                 return vec![spread(left, vec![styled(DIM, &tokens)], width)];
             }
             vec![Line::from(crate::text::cut(left, width))]

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Clear;
 
-use crate::keys::{self, Context};
+use crate::keys::{self, Action, Binding, Context};
 use crate::text::{column, cut, styled};
 
 /// The help of a screen.
@@ -67,7 +67,11 @@ impl Help {
     pub(crate) fn draw(&self, frame: &mut Frame<'_>, area: Rect, read_only: bool) {
         let lines = self.lines(read_only);
         let hides = lines.len() + 2 > usize::from(area.height);
-        let title = if hides { "keys · ↓ ↑ scroll" } else { "keys" };
+        let title = if hides {
+            "keys · ↓ ↑ scroll"
+        } else {
+            "keys"
+        };
         let inner = popup(frame, area, 72, lines.len(), title);
         let width = usize::from(inner.width);
         for (line, y) in lines
@@ -118,26 +122,36 @@ pub(super) fn popup(
     inner
 }
 
-/// The line of the most important keys.
+/// The line of the most important keys. That of the help is always there.
 pub(crate) fn footer(context: Context, width: usize, read_only: bool) -> Line<'static> {
+    let rows = keys::of(context, read_only).filter(|row| !row.footer.is_empty());
+    let (help, rows): (Vec<&Binding>, Vec<&Binding>) =
+        rows.partition(|row| row.action == Action::Help);
+    let help: Vec<Span<'static>> = help.into_iter().flat_map(footer_key).collect();
+    let columns = |spans: &[Span<'static>]| spans.iter().map(Span::width).sum::<usize>();
+    let mut left = width.saturating_sub(1 + columns(&help));
     let mut spans = vec![Span::raw(" ")];
-    let mut used = 1;
-    for row in keys::of(context, read_only).filter(|row| !row.footer.is_empty()) {
-        let Some(key) = row.keys.first() else {
-            continue;
-        };
-        // Some labels name both keys of a pair.
-        let (key, label) = match row.footer.rsplit_once(' ') {
-            Some((pair, label)) if pair.starts_with(['[', '{']) => (pair.to_owned(), label),
-            _ => (keys::label(key), row.footer),
-        };
-        let needed = annals_render::width::width(&key) + annals_render::width::width(label) + 3;
-        if used + needed > width {
+    for key in rows.into_iter().map(footer_key) {
+        let needed = columns(&key);
+        if needed > left {
             break;
         }
-        used += needed;
-        spans.push(styled(MATCH, &key));
-        spans.push(styled(DIM, &format!(" {label}  ")));
+        left -= needed;
+        spans.extend(key);
     }
+    spans.extend(help);
     Line::from(spans)
+}
+
+/// A key in the footer.
+fn footer_key(row: &Binding) -> Vec<Span<'static>> {
+    // Some labels name both keys of a pair.
+    let (key, label) = match row.footer.rsplit_once(' ') {
+        Some((pair, label)) if pair.starts_with(['[', '{']) => (pair.to_owned(), label),
+        _ => {
+            let key = row.keys.first().copied().unwrap_or_default();
+            (keys::label(key), row.footer)
+        }
+    };
+    vec![styled(MATCH, &key), styled(DIM, &format!(" {label}  "))]
 }

@@ -184,7 +184,8 @@ impl ListScreen {
         let words = self.query.to_lowercase();
         let words: Vec<&str> = words.split_whitespace().collect();
         // In a query with conditions, the title is one of the texts that are searched.
-        let is_plain = !self.query.contains(['"', ':', '-', '(', ')', '/', '*']);
+        let is_word = |word: &&str| !word.starts_with('-') && !["or", "and", "not"].contains(word);
+        let is_plain = !self.query.contains(['"', ':', '(', ')', '*']) && words.iter().all(is_word);
         self.shown.clear();
         let mut listed = HashSet::new();
         for (at, text) in self.texts.iter().enumerate() {
@@ -532,7 +533,14 @@ fn age(time: jiff::Timestamp, clock: &Clock) -> String {
 fn snippet(hit: &Hit, hits: usize, width: usize) -> Line<'static> {
     let text = &hit.snippet;
     let mut spans = vec![Span::raw("        ")];
-    let mut end = 0;
+    // The first match is visible.
+    let first = hit.highlights.first().map_or(0, |range| range.start);
+    let lead = text.get(..first).unwrap_or_default();
+    let kept = end_of(lead, width / 4);
+    let mut end = lead.len() - kept.len();
+    if end > 0 && !kept.starts_with('…') {
+        spans.push(styled(DIM, "…"));
+    }
     for range in &hit.highlights {
         let before = text.get(end..range.start).unwrap_or_default();
         spans.push(styled(DIM, before));

@@ -39,6 +39,11 @@ pub(crate) struct LiveAgent {
 impl LiveScreen {
     /// Takes an entry.
     pub(crate) fn take(&mut self, line: LiveLine) {
+        let said = what(&line.entry);
+        // Titles, results and states say nothing here.
+        if said.is_empty() {
+            return;
+        }
         let known = self
             .agents
             .iter()
@@ -56,7 +61,7 @@ impl LiveScreen {
             },
         };
         agent.updated = line.entry.time.or(agent.updated);
-        agent.said.extend(what(&line.entry));
+        agent.said.extend(said);
         let forgotten = agent.said.len().saturating_sub(REMEMBERED);
         agent.said.drain(..forgotten);
         self.agents.insert(0, agent);

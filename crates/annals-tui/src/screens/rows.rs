@@ -43,17 +43,18 @@ impl Cursor {
         height_of: impl Fn(usize) -> usize,
     ) {
         self.selected = self.selected.min(count.saturating_sub(1));
-        self.top = self.top.min(self.selected);
-        let mut used = 0;
-        let mut first = self.selected;
-        for row in (0..=self.selected).rev() {
-            used += height_of(row);
-            if used > height {
-                break;
-            }
-            first = row;
-        }
-        self.top = self.top.max(first);
+        // The first row of a screen that ends with this one.
+        let first_above = |last: usize| {
+            let mut used = 0;
+            let fits = |row: &usize| {
+                used += height_of(*row);
+                used <= height
+            };
+            (0..=last).rev().take_while(fits).last().unwrap_or(last)
+        };
+        let end = first_above(count.saturating_sub(1));
+        let lowest = self.top.min(self.selected).min(end);
+        self.top = lowest.max(first_above(self.selected));
         let mut used = 0;
         let rows = (self.top..count).take_while(|row| {
             used += height_of(*row);

@@ -36,6 +36,8 @@ impl Home {
         };
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/claude-code");
         std::fs::create_dir_all(home.root().join("projects")).unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(home.root(), private).unwrap();
         for name in fixtures {
             copy(&source.join(name), &home.root());
         }
@@ -75,6 +77,10 @@ fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
+        // About the fixture, and no part of it.
+        if path.ends_with("NOTES.md") {
+            continue;
+        }
         let target = to.join(path.file_name().unwrap());
         match path.is_dir() {
             true => copy(&path, &target),

@@ -165,7 +165,10 @@ impl Worker {
                 let content = opened.open.file(&path, new)?;
                 let text = match old == content {
                     true => "The two versions are equal.".to_owned(),
-                    false => annals_render::diff::unified(&path, &old, &content, None),
+                    false => {
+                        let name = path.trim_start_matches('/');
+                        annals_render::diff::unified(name, &old, &content, None)
+                    }
                 };
                 Answer::Diff { path, new, text }
             }
@@ -292,8 +295,7 @@ impl Worker {
             }
             rows.extend(known);
         }
-        // Stable: the files keep their order.
-        rows.sort_by_key(|row| row.severity);
+        rows.sort_by(|a, b| (a.severity, a.kind, &a.path).cmp(&(b.severity, b.kind, &b.path)));
         Ok(CheckSummary {
             lines: result.line_counts().total,
             has_sessions: result.has_sessions,

@@ -63,6 +63,7 @@ impl Tmux {
             .args(args)
             .env("ANNALS_NOW", "2026-11-18T12:00:00Z")
             .env("TERM", "xterm-256color")
+            .env("RUST_BACKTRACE", "0")
             .env_remove("NO_COLOR")
             .output()
             .unwrap();
