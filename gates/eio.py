@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import disk
 import oracle
-from kill import Plan, Tally, chosen, lost, underived
+from kill import Plan, Tally, chosen, lost, matching, underived
 from scripts import FAMILY, PLAIN, PYTHON, Script
 from stage import lasting
 from table import Row
@@ -115,7 +115,7 @@ def gate(full, seed=1, only=None):
     rows = []
     total = Row("6", "every sync fails", "all layouts", 0, None, 0, 0)
     with ThreadPoolExecutor(2) as pool:
-        many = [MANY] if not only or only in MANY.name else []
+        many = [MANY] if matching(MANY, only).on else []
         for script in (*chosen(only), *many):
             layouts = list(script.on) if full else list(script.on)[:1]
             row = Row("6", script.name, ", ".join(layouts), 0, None, 0, 0)

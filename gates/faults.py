@@ -82,15 +82,20 @@ ROOTS = {
     "chorus": ("chorus-plain",),
     "clog": ("agents-todos-origin", "same-thread-twice", "glued-messages"),
     "orchestrator": ("sub-agent", "notes-and-todos", "across-midnight", "annex"),
+    "codex": ("0.166-s03-fork", "made-copied-fork", "made-sub-agent", "made-odd"),
+    "pi": ("0.87-s03-tree", "0.87-s11-forkcli", "made-branches", "made-odd"),
 }
 LAYOUTS = tuple(ROOTS)
 # Layouts that annals reads only. A database holds all sessions of its root.
 ROOTS.update(
     {
-        "codex": ("0.166-s03-fork", "made-copied-fork", "made-sub-agent", "made-odd"),
         "gemini": ("made-sub-agent", "made-document-tools", "patches-rewind", "made-damage"),
-        "opencode": ("1.18-s03-fork",),
-        "pi": ("0.87-s03-tree", "0.87-s11-forkcli", "made-branches", "made-odd"),
+        "opencode": ("1.18-s03-fork", "1.1-s01-qa"),
+        "copilot": ("1.0-s04-subagent", "1.0-s09-unicode", "made-odd"),
+        "qwen": ("made-sub-agent", "0.24-s02-tools", "0.24-s06-interrupt"),
+        "droid": ("0.215-s01-qa", "made-odd"),
+        "cline": ("3.0-s01-qa", "made-odd"),
+        "aider": ("made-runs",),
     }
 )
 READ_ONLY = tuple(name for name in ROOTS if name not in LAYOUTS)
@@ -200,7 +205,7 @@ VERBS = (
 )
 
 # Layouts whose logs hold one session; only there can a single session be removed.
-PARTED = ("claude-code", "chorus", "clog")
+PARTED = ("claude-code", "chorus", "clog", "codex", "pi")
 ARCHIVED = ("archived",)
 PLAIN = ("plain",)
 WRITERS = (

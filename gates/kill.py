@@ -355,10 +355,18 @@ def controls():
     )
 
 
+def matching(script, only):
+    """Returns a script with the layouts for which `only`, a regular expression, matches its name and the
+    layout, such as `append, codex`."""
+    on = {layout: fixture for layout, fixture in script.on.items() if re.search(only or "", f"{script.name}, {layout}")}
+    return replace(script, on=on)
+
+
 def chosen(only=None):
     """Yields the scripts whose verbs this program has."""
     for script in SCRIPTS:
-        if only and only not in script.name:
+        script = matching(script, only)
+        if not script.on:
             continue
         if has(script.needs):
             yield script
@@ -370,12 +378,12 @@ def with_old_rename(only=None):
     """Yields the scripts that move files, as on a file system with an old rename."""
     for script in chosen() if can_be_old() else ():
         script = replace(script, name=f"{script.name}, old rename", old_rename=True)
-        if script.name.removesuffix(", old rename") in MOVES and (not only or only in script.name):
-            yield script
+        if script.name.removesuffix(", old rename") in MOVES and matching(script, only).on:
+            yield matching(script, only)
 
 
 def gate(full, seed=1, only=None, each=None):
-    """Runs the gate. `each` limits the points per script and layout in the short form."""
+    """Runs the gate. `each` limits the points per script and layout; the short form has six."""
     begin = time.monotonic()
     rows = []
     dice = random.Random(seed)
@@ -387,7 +395,7 @@ def gate(full, seed=1, only=None, each=None):
             for layout in script.on:
                 plan = Plan(script, layout)
                 at = plan.points
-                if not full:
+                if each or not full:
                     at = dice.sample(at, min(each or 6, len(at)))
                 for point in at:
                     second, reader = dice.choice(plan.points), dice.choice(READERS)

@@ -4,9 +4,10 @@
     python3 gates/run.py --full           what ./test --gates runs: about an hour
     python3 gates/run.py --full 1 5       only these gates
     python3 gates/run.py --full 1 --seed 7
-    python3 gates/run.py --full 1 5 6 --only convert    operations whose name contains this
+    python3 gates/run.py --full 1 5 6 --only 'keep|, codex'     operations whose name and layout match
     python3 gates/run.py --full 11 --only 'live, clog: archive'    pairs whose name matches
     python3 gates/run.py --full 12 --only 'plain, clog: show'      verbs whose name matches
+    python3 gates/run.py --full 1 5 --sample 40     random points of each operation; 5: states to continue from
     python3 gates/run.py --full 11 12 --sample 40   random points of each state and layout, and of each verb
 
 Gates 1, 5, 6, 11 and 12 run the built program under strace; 2, 3, 4, 8 and 9 are tests of the
@@ -202,11 +203,11 @@ def full(wanted, seed, only, sample):
 
     def power():
         # Shutdowns are tests of writers, not of operations, so `--only` excludes them.
-        rows = crash.gate(True, seed, only)
+        rows = crash.gate(True, seed, only, sample)
         return rows if only else rows + shutdown.gate(binary(JSONL), skipped, 100, seed)
 
     gates = {
-        "1": lambda: kill.gate(True, seed, only),
+        "1": lambda: kill.gate(True, seed, only, sample),
         "2": lambda: gate_2(skipped),
         "3": lambda: gate_3(skipped),
         "4": lambda: gate_4(skipped),
@@ -260,9 +261,9 @@ def main():
     form.add_argument("--short", action="store_true")
     form.add_argument("--full", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", help="gates 1, 5, 6, 7, 11 and 12: what has this in its name")
+    parser.add_argument("--only", help="gates 1, 5, 6, 11 and 12: names that match; 7: that contain this")
     parser.add_argument(
-        "--sample", type=int, help="gates 11 and 12: how many random points, with --full; all without it"
+        "--sample", type=int, help="gates 1, 5, 11 and 12: how many random points, with --full; all without it"
     )
     parser.add_argument("gates", nargs="*", help="the numbers of the gates; all without any")
     arguments = parser.parse_args()

@@ -19,7 +19,9 @@ use annals::export::{
 };
 use annals::jsonl::{LineEnding, ReadAt, Scanner, TailReader};
 use annals::layout::{Decoded, Layout, ListUpdate, Record, RowUpdate, by_name};
-use annals::model::{Artifact, Block, Body, Entry, Framing, OutlineKind, SessionId, Span};
+use annals::model::{
+    Artifact, Block, Body, Entry, FilePart, Framing, OutlineKind, SessionId, Span,
+};
 use annals::repair::LineEdits;
 use annals::search::{Dialect, Query};
 use annals::store::{Root, Session, Store};
@@ -43,6 +45,11 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("gemini", gemini),
     ("opencode", opencode),
     ("pi", pi),
+    ("copilot", copilot),
+    ("qwen", qwen),
+    ("droid", droid),
+    ("cline", cline),
+    ("aider", aider),
     ("database", database),
     ("lines", lines),
     ("query", query),
@@ -111,6 +118,25 @@ const GEMINI: &[&str] = &[
     "tmp/work/logs.json",
     "projects.json",
 ];
+const COPILOT: &[&str] = &[
+    "session-state/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa/events.jsonl",
+    "session-state/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa/workspace.yaml",
+];
+const QWEN: &[&str] = &[
+    "projects/-w/chats/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.jsonl",
+    "projects/-w/subagents/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa/agent-a1.jsonl",
+    "projects/-w/subagents/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa/agent-a1.meta.json",
+    "todos/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.json",
+];
+const DROID: &[&str] = &[
+    "sessions/-w/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.jsonl",
+    "sessions/-w/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.settings.json",
+];
+const CLINE: &[&str] = &[
+    "data/sessions/1794838340132_abcde/1794838340132_abcde.messages.json",
+    "data/sessions/1794838340132_abcde/1794838340132_abcde.json",
+];
+const AIDER: &[&str] = &[".aider.chat.history.md", ".aider.input.history"];
 /// Lines that are derived from a database.
 const OPENCODE: &[&str] = &["opencode.db/ses_a", "opencode.db/ses_a/ses_b"];
 
@@ -123,6 +149,11 @@ pub const FILES: &[(&str, &[&str])] = &[
     ("codex", CODEX),
     ("gemini", GEMINI),
     ("pi", PI),
+    ("copilot", COPILOT),
+    ("qwen", QWEN),
+    ("droid", DROID),
+    ("cline", CLINE),
+    ("aider", AIDER),
 ];
 
 fn claude_code(data: &[u8]) {
@@ -157,10 +188,48 @@ fn pi(data: &[u8]) {
     file("pi", PI, data);
 }
 
+fn copilot(data: &[u8]) {
+    file("copilot", COPILOT, data);
+}
+
+fn qwen(data: &[u8]) {
+    file("qwen", QWEN, data);
+}
+
+fn droid(data: &[u8]) {
+    file("droid", DROID, data);
+}
+
+fn cline(data: &[u8]) {
+    file("cline", CLINE, data);
+}
+
+fn aider(data: &[u8]) {
+    file("aider", AIDER, data);
+}
+
 /// Returns the records of a file, one per line: its own lines, or those that are derived from it.
-fn derived<'a>(artifact: &Artifact, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+///
+/// Of a session in several files, the second file of the layout is given too: it begins after the last
+/// byte 255, which no text contains.
+fn derived<'a>(artifact: &Artifact, paths: &[&str], bytes: &'a [u8]) -> Cow<'a, [u8]> {
     match artifact.framing {
         Framing::Document(format) => (format.to_lines)(bytes).into(),
+        Framing::LinesOrDocument(either) if !(either.is_log)(bytes) => {
+            (either.document.to_lines)(bytes).into()
+        }
+        Framing::Files(format) => {
+            let at = bytes.iter().rposition(|byte| *byte == 255);
+            let parts = match at.filter(|_| paths.len() > 1) {
+                Some(at) => vec![&bytes[..at], &bytes[at + 1..]],
+                None => vec![bytes],
+            };
+            let parts = parts.into_iter().zip(paths).map(|(bytes, path)| FilePart {
+                path: Path::new(path),
+                bytes,
+            });
+            (format.to_lines)(&parts.collect::<Vec<_>>()).into()
+        }
         _ => bytes.into(),
     }
 }
@@ -193,8 +262,8 @@ fn file(layout: &str, paths: &[&str], data: &[u8]) {
     let Some(artifact) = layout.classify(path) else {
         return;
     };
-    let bytes = &*derived(&artifact, bytes);
-    if artifact.kind.is_log() || matches!(artifact.framing, Framing::Document(_)) {
+    let bytes = &*derived(&artifact, paths, bytes);
+    if artifact.kind.is_log() || artifact.framing != Framing::Lines {
         each_record(bytes, |record| depths(layout, &artifact, record));
         spending(layout, &artifact, bytes);
     } else {
@@ -403,9 +472,10 @@ fn search(data: &[u8]) {
     let Some(file) = files.logs().find(|file| file.path == path) else {
         return;
     };
-    let layout = by_name(FILES[usize::from(*layout) % FILES.len()].0).unwrap();
+    let (name, paths) = FILES[usize::from(*layout) % FILES.len()];
+    let layout = by_name(name).unwrap();
     let mut said = None;
-    each_record(&derived(&file.artifact, log), |record| {
+    each_record(&derived(&file.artifact, &paths[..1], log), |record| {
         let mut entries = Decoded::default();
         let mut decoder = layout.decoder(&file.artifact);
         decoder.decode(record, &mut entries);
@@ -799,7 +869,7 @@ fn check(data: &[u8]) {
     let (store, path) = root(usize::from(layout), log);
     let (name, files) = FILES[usize::from(layout) % FILES.len()];
     let artifact = by_name(name).unwrap().classify(Path::new(files[0]));
-    let len = derived(&artifact.unwrap(), log).len() as u64;
+    let len = derived(&artifact.unwrap(), &files[..1], log).len() as u64;
     let inventory = store.inventory();
     for files in &inventory.sessions {
         for report in annals::check::session(&inventory, files, None) {

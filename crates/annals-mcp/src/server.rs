@@ -40,10 +40,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates a server.
+    /// Creates a server. Its tools read and change no file outside the roots of the service.
     pub fn new(service: Service, options: Options) -> annals::Result<Self> {
         Ok(Server {
-            service,
+            service: service.confined_to_roots(),
             options,
             redactor: Mutex::new(Redactor::new()?),
             is_indexing: AtomicBool::new(false),

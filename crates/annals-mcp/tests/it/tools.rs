@@ -327,6 +327,56 @@ fn reading_changes_no_byte_and_writing_only_annotates() {
     assert_eq!(found.unwrap().structured["total"], 1);
 }
 
+/// A log outside of the roots is neither read nor changed, and not told from a missing one.
+#[test]
+fn paths_outside_the_roots_name_no_session() {
+    let corpus = Corpus::new();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let log = elsewhere.path().join(format!("{}.jsonl", id(7)));
+    let own = corpus.root.path().join("projects");
+    let own = fs::read_dir(own).unwrap().map(|it| it.unwrap().path());
+    let own = own
+        .map(|folder| folder.join(log.file_name().unwrap()))
+        .find(|path| path.exists());
+    let own = own.unwrap();
+    let mut text = fs::read_to_string(&own).unwrap();
+    text.push('\n');
+    fs::write(&log, &text).unwrap();
+    let server = corpus.server(Options {
+        write: true,
+        ..Corpus::options()
+    });
+    let (path, own) = (log.display().to_string(), own.display().to_string());
+    let missing = elsewhere.path().join("missing.jsonl").display().to_string();
+    for (tool, member) in [
+        ("outline", "session"),
+        ("read", "id"),
+        ("files", "session"),
+        ("note", "session"),
+        ("tag", "session"),
+        ("todo", "session"),
+    ] {
+        let ask = |path: &str| {
+            let mut arguments = json!({ member: path });
+            if matches!(tool, "note" | "tag" | "todo") {
+                arguments["text"] = "x".into();
+            }
+            call(&server, tool, arguments)
+        };
+        let expected = |path: &str| {
+            Some(format!(
+                "no session matches `{path}`; `sessions` and `search` give ids"
+            ))
+        };
+        assert_eq!(ask(&path).err(), expected(&path), "{tool}");
+        assert_eq!(ask(&missing).err(), expected(&missing), "{tool}");
+        // Control: a path in a root.
+        assert!(ask(&own).is_ok(), "{tool}");
+    }
+    assert_eq!(fs::read_to_string(&log).unwrap(), text);
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+}
+
 /// Every call in docs/MCP.md is answered.
 #[test]
 fn the_examples_of_the_document_work() {

@@ -84,10 +84,18 @@ impl ArchivedSession {
         main.or(self.members.first())
     }
 
-    /// Returns whether a path is that of a session log.
+    /// Returns whether a path is that of a session log. A log that may hold records of other sessions
+    /// is one if it is named after a session.
     pub(crate) fn is_session_log(&self, path: &Path) -> bool {
-        let artifact = self.archive.layout.classify(path).filter(|_| !self.lone);
-        artifact.is_some_and(|artifact| artifact.kind == ArtifactKind::SessionLog)
+        let Some(artifact) = self.archive.layout.classify(path).filter(|_| !self.lone) else {
+            return false;
+        };
+        let is_named = |id: &SessionId| self.sessions.iter().any(|it| it.id == id.as_str());
+        match artifact.kind {
+            ArtifactKind::SessionLog => true,
+            ArtifactKind::SharedLog => artifact.session.as_ref().is_some_and(is_named),
+            _ => false,
+        }
     }
 
     /// Returns whether it consists of files that belong to no session.

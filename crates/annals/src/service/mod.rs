@@ -130,6 +130,13 @@ impl Service {
         self
     }
 
+    /// Refuses the paths of logs outside the roots; see [`Store::confined_to_roots`].
+    #[must_use]
+    pub fn confined_to_roots(mut self) -> Self {
+        self.store = self.store.confined_to_roots();
+        self
+    }
+
     /// The store.
     pub fn store(&self) -> &Store {
         &self.store

@@ -145,6 +145,8 @@ pub struct Store {
     zone: Option<TimeZone>,
     /// Whether deletions from other roots are left out of the trash.
     limits_trash: bool,
+    /// Whether paths of logs outside the roots are refused.
+    is_confined: bool,
     failures: ReadFailures,
     /// Its index, if it has one.
     index: Option<store_index::SharedIndex>,
@@ -162,6 +164,7 @@ impl Store {
             state: None,
             zone: None,
             limits_trash: false,
+            is_confined: false,
             failures,
             index: None,
             manifests: Default::default(),
@@ -173,6 +176,14 @@ impl Store {
     #[must_use]
     pub fn with_trash_of_roots(mut self, limited: bool) -> Self {
         self.limits_trash = limited;
+        self
+    }
+
+    /// Refuses the paths of logs outside the roots, which otherwise name sessions: for callers that
+    /// may choose a session and no other file.
+    #[must_use]
+    pub fn confined_to_roots(mut self) -> Self {
+        self.is_confined = true;
         self
     }
 

@@ -260,6 +260,18 @@ impl Store {
         if let Some(found) = session_in_database(inventory, &absolute)? {
             return Ok(found);
         }
+        if self.is_confined {
+            // A missing file and one outside the roots give the same answer.
+            let id = std::fs::metadata(&absolute).ok();
+            let id = id.map(|metadata| FileId::from(&metadata));
+            let found = id.and_then(|id| session_of_file(inventory, &absolute, &id).transpose());
+            return found.unwrap_or_else(|| {
+                Err(Error::NotFound {
+                    what: Subject::Session,
+                    id: path.to_string_lossy().into_owned(),
+                })
+            });
+        }
         let metadata = match std::fs::metadata(&absolute) {
             // The path of a session in a database that is in no open root.
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {

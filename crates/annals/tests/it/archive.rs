@@ -372,23 +372,26 @@ fn interrupted_removal_is_finished_by_the_next_archive() {
 
 #[test]
 fn restore_never_overwrites_an_existing_file() {
-    let copy = case("2.1.325-s07-big").copy();
-    let store = copy.store();
-    let all = copy.sessions();
-    let main = all[0].main_path().to_owned();
-    store.move_to_archive(&[&all[0]], true, now()).unwrap();
-    fs::create_dir_all(main.parent().unwrap()).unwrap();
-    fs::write(&main, "{\"someone\":\"else\"}\n").unwrap();
-    let before = picture(&copy.root.path);
-    let session = &archived(&copy)[0];
-    let plan = session.plan_restore(None).unwrap();
-    assert_eq!(plan.conflicts().count(), 1);
-    let refused = session.restore(None).unwrap_err().to_string();
-    assert!(
-        refused.contains("exists and differs from the archived file"),
-        "{refused}"
-    );
-    assert_eq!(picture(&copy.root.path), before);
+    // A log of one session, and one that may hold records of others.
+    for name in ["2.1.325-s07-big", "0.80-s01-qa"] {
+        let copy = case(name).copy();
+        let store = copy.store();
+        let all = copy.sessions();
+        let main = all[0].main_path().to_owned();
+        store.move_to_archive(&[&all[0]], true, now()).unwrap();
+        fs::create_dir_all(main.parent().unwrap()).unwrap();
+        fs::write(&main, "{\"someone\":\"else\"}\n").unwrap();
+        let before = picture(&copy.root.path);
+        let session = &archived(&copy)[0];
+        let plan = session.plan_restore(None).unwrap();
+        assert_eq!(plan.conflicts().count(), 1, "{name}");
+        let refused = session.restore(None).unwrap_err().to_string();
+        assert!(
+            refused.contains("exists and differs from the archived file"),
+            "{refused}"
+        );
+        assert_eq!(picture(&copy.root.path), before);
+    }
 }
 
 #[test]

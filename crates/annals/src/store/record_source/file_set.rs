@@ -1,9 +1,10 @@
 //! Records of a session that its program stores in several files.
 //!
-//! The main file's path determines the others ([`FileSetFormat::parts`]). A part that is missing, or
-//! that is no regular file, is skipped; no symbolic link is followed on the way to one. The identity of
-//! the set changes with each of its files, so finding out that a session is unchanged takes one `stat`
-//! per file.
+//! The main file's path determines the others ([`FileSetFormat::parts`]). A part that is missing is
+//! skipped. No symbolic link is followed: if a part is one, is behind one, or is no regular file, the
+//! set cannot be opened, because a session without some of its messages would look complete. The
+//! identity of the set changes with each of its files, so finding out that a session is unchanged takes
+//! one `stat` per file.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -18,30 +19,40 @@ const MAX_STEPS: usize = 4;
 
 /// Adds the states of the parts to the identity of the main file.
 pub(super) fn with_parts(main: &Path, format: &FileSetFormat, id: FileId) -> FileId {
-    // A part that cannot be examined is reported when the set is opened.
-    let parts = parts(main, format, &mut |_| ());
-    parts.iter().fold(id, |id, (_, part)| FileId {
+    let mut is_refused = false;
+    let parts = parts(main, format, &mut |_| is_refused = true);
+    let id = parts.iter().fold(id, |id, (_, part)| FileId {
         len: id.len.saturating_add(part.len),
         mtime_ns: id.mtime_ns.max(part.mtime_ns),
         ctime_ns: id.ctime_ns.max(part.ctime_ns),
         ..id
-    })
+    });
+    // The identity of no set that could be read, so that it is opened, which reports the part.
+    match is_refused {
+        true => FileId {
+            ctime_ns: i64::MAX,
+            ..id
+        },
+        false => id,
+    }
 }
 
 /// Derives the records. `main` is the opened main file.
 pub(super) fn derive(path: &Path, main: OpenLog, format: &FileSetFormat) -> io::Result<Vec<u8>> {
     let mut failed = None;
-    let parts = parts(path, format, &mut |error| failed = Some(error));
+    let parts = parts(path, format, &mut |error| {
+        failed.get_or_insert(error);
+    });
     if let Some(error) = failed {
         return Err(error);
     }
     let mut left = MAX_DOCUMENT;
     let mut contents = vec![(path.to_owned(), read(main, &mut left)?)];
     for (part, _) in parts {
-        match OpenLog::open(&part) {
-            Ok(file) => contents.push((part, read(file, &mut left)?)),
+        match OpenLog::open(&part).and_then(|file| read(file, &mut left)) {
+            Ok(bytes) => contents.push((part, bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(of_part(&part, &error)),
         }
     }
     let parts: Vec<FilePart<'_>> = contents
@@ -89,40 +100,57 @@ fn parts(
 
 /// Adds the file at a path, or the files of the directory there, in the order of their names.
 fn add_files(from: &Path, place: &Path, found: &mut Vec<(PathBuf, FileId)>) -> io::Result<()> {
-    let absent = |error: &io::Error| {
-        matches!(
-            error.kind(),
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-        )
-    };
     if leads_through_link(from, place) {
-        return Ok(());
+        return refuse_link(place);
     }
-    let metadata = match place.symlink_metadata() {
-        Ok(metadata) => metadata,
-        Err(error) if absent(&error) => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    if metadata.is_file() {
-        found.push((place.to_owned(), FileId::from(&metadata)));
-    } else if metadata.is_dir() {
-        let before = found.len();
-        for entry in std::fs::read_dir(place)? {
-            let entry = entry?;
-            match entry.metadata() {
-                Ok(metadata) if metadata.is_file() => {
-                    found.push((entry.path(), FileId::from(&metadata)));
-                }
-                Ok(_) => {}
-                Err(error) if absent(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        if let Some(added) = found.get_mut(before..) {
-            crate::sort::by(added, |one, other| one.0.cmp(&other.0));
-        }
+    let is_dir = place.symlink_metadata().is_ok_and(|it| it.is_dir());
+    if !is_dir {
+        return add_file(place, found);
+    }
+    let before = found.len();
+    for entry in std::fs::read_dir(place).map_err(|error| of_part(place, &error))? {
+        let path = entry.map_err(|error| of_part(place, &error))?.path();
+        add_file(&path, found)?;
+    }
+    if let Some(added) = found.get_mut(before..) {
+        crate::sort::by(added, |one, other| one.0.cmp(&other.0));
     }
     Ok(())
+}
+
+/// Adds the file at a path, if there is one.
+fn add_file(path: &Path, found: &mut Vec<(PathBuf, FileId)>) -> io::Result<()> {
+    match path.symlink_metadata() {
+        Ok(metadata) if metadata.is_file() => {
+            found.push((path.to_owned(), FileId::from(&metadata)))
+        }
+        Ok(metadata) if metadata.is_dir() => {}
+        Ok(metadata) if metadata.is_symlink() => return refuse_link(path),
+        Ok(_) => return Err(of_part(path, &io::Error::other("it is not a regular file"))),
+        Err(error) if is_absent(&error) => {}
+        Err(error) => return Err(of_part(path, &error)),
+    }
+    Ok(())
+}
+
+/// Fails if there is something at a path that leads through a link.
+fn refuse_link(path: &Path) -> io::Result<()> {
+    let error = match path.metadata() {
+        Ok(_) => io::Error::other("symbolic links are not followed"),
+        Err(error) if is_absent(&error) => return Ok(()),
+        Err(error) => error,
+    };
+    Err(of_part(path, &error))
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    let kind = error.kind();
+    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Adds the path of a part to an error; the caller knows that of the main file only.
+fn of_part(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Returns whether a directory between two files is a symbolic link.
@@ -178,10 +206,38 @@ mod tests {
         }
         std::fs::remove_file(path("a.dir/2")).unwrap();
         assert!(!before.untouched(&identity(&main)));
-        std::os::unix::fs::symlink(path("a.more"), path("a.dir/3")).unwrap();
-        assert_eq!(lines(&main), "main One more");
-        std::fs::rename(path("a.dir"), path("elsewhere")).unwrap();
-        std::os::unix::fs::symlink(path("elsewhere"), path("a.dir")).unwrap();
-        assert_eq!(lines(&main), "main more");
+    }
+
+    #[test]
+    fn set_with_a_link_or_a_pipe_is_refused() {
+        use std::os::unix::fs::symlink;
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let main = path("a.main");
+        std::fs::write(&main, "main ").unwrap();
+        std::fs::create_dir(path("elsewhere")).unwrap();
+        std::fs::write(path("elsewhere/1"), "SECRET").unwrap();
+        let refused = |place: &str, why: &str| {
+            let error = derive(&main, OpenLog::open(&main).unwrap(), &FORMAT).unwrap_err();
+            let expected = format!("{}: {why}", path(place).display());
+            assert_eq!(error.to_string(), expected);
+        };
+        let links = "symbolic links are not followed";
+        symlink(path("elsewhere"), path("a.dir")).unwrap();
+        refused("a.dir", links);
+        std::fs::remove_file(path("a.dir")).unwrap();
+        std::fs::create_dir(path("a.dir")).unwrap();
+        symlink(path("elsewhere/1"), path("a.dir/2")).unwrap();
+        refused("a.dir/2", links);
+        // Nothing is behind this one.
+        std::fs::remove_file(path("elsewhere/1")).unwrap();
+        assert_eq!(lines(&main), "main ");
+        std::fs::remove_file(path("a.dir/2")).unwrap();
+        let before = identity(&main);
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, path("a.more"), mode).unwrap();
+        refused("a.more", "it is not a regular file");
+        assert!(!before.untouched(&identity(&main)));
     }
 }
