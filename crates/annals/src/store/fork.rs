@@ -309,6 +309,7 @@ impl<'a> CopiedRecords<'a> {
                 requested_id: self.wanted,
                 id,
                 parent: new_parent,
+                previous: parent,
                 time: self.last_time.filter(|_| number == end),
             };
             put(self.writer.copy_record(&record, &graft)?)?;
