@@ -18,6 +18,7 @@ PLAIN = {
     "orchestrator": "notes-and-todos",
     "codex": "0.80-s01-qa",
     "pi": "0.73-s01-qa",
+    "qwen": "0.24-s01-qa",
 }
 FAMILY = {
     "claude-code": "subagents-every-placement",
@@ -26,6 +27,7 @@ FAMILY = {
     "orchestrator": "sub-agent",
     "codex": "made-sub-agent",
     "pi": "0.87-s03-tree",
+    "qwen": "made-sub-agent",
 }
 TORN = {
     "claude-code": "torn-tail",
@@ -34,6 +36,7 @@ TORN = {
     "orchestrator": "torn-tail",
     "codex": "made-odd",
     "pi": "made-odd",
+    "qwen": "made-odd",
 }
 
 
@@ -77,6 +80,7 @@ DAMAGED = {
     "orchestrator": "glued-records",
     "codex": "made-odd",
     "pi": "made-odd",
+    "qwen": "made-odd",
 }
 # Fixtures with one session, so that the undo of its removal restores the whole root.
 ALONE = {name: FAMILY[name] for name in ("claude-code", "clog", "orchestrator")}

@@ -43,6 +43,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("gemini", gemini),
     ("opencode", opencode),
     ("pi", pi),
+    ("qwen", qwen),
     ("database", database),
     ("lines", lines),
     ("query", query),
@@ -104,6 +105,12 @@ const PI: &[&str] = &[
     "annals/--w--/01a1e48b-a58f-7175-b111-f2f8ae3f5db3/agent-a1.jsonl",
     "annals/--w--/01a1e48b-a58f-7175-b111-f2f8ae3f5db3/todos.json",
 ];
+const QWEN: &[&str] = &[
+    "projects/-w/chats/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.jsonl",
+    "projects/-w/subagents/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa/agent-a1.jsonl",
+    "projects/-w/subagents/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa/agent-a1.meta.json",
+    "todos/aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa.json",
+];
 const GEMINI: &[&str] = &[
     "tmp/work/chats/session-2026-11-16T13-31-aaaaaaaa.jsonl",
     "tmp/work/chats/session-2026-11-16T13-31-aaaaaaab.json",
@@ -123,6 +130,7 @@ pub const FILES: &[(&str, &[&str])] = &[
     ("codex", CODEX),
     ("gemini", GEMINI),
     ("pi", PI),
+    ("qwen", QWEN),
 ];
 
 fn claude_code(data: &[u8]) {
@@ -155,6 +163,10 @@ fn opencode(data: &[u8]) {
 
 fn pi(data: &[u8]) {
     file("pi", PI, data);
+}
+
+fn qwen(data: &[u8]) {
+    file("qwen", QWEN, data);
 }
 
 /// Returns the records of a file, one per line: its own lines, or those that are derived from it.

@@ -31,7 +31,7 @@ const LONGEST: u64 = 6_000;
 fn seeds(target: &str) -> Vec<Vec<u8>> {
     let typed = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect();
     match target {
-        "claude_code" | "chorus" | "clog" | "orchestrator" | "codex" | "gemini" | "pi" => {
+        "claude_code" | "chorus" | "clog" | "orchestrator" | "codex" | "gemini" | "pi" | "qwen" => {
             let layout = target.replace('_', "-");
             files(&layout)
                 .into_iter()
