@@ -287,7 +287,7 @@ impl<'a> CopiedRecords<'a> {
         for (number, (at, outline, id)) in self.chain.iter().enumerate() {
             // A record may have several entries, such as a compaction and its summary.
             let place = Some((outline.volume, outline.span));
-            if last_record == place {
+            if last_record == place && !self.writer.writer_spec().copies_entries {
                 same_record.push(id);
                 continue;
             }
@@ -312,7 +312,10 @@ impl<'a> CopiedRecords<'a> {
                 previous: parent,
                 time: self.last_time.filter(|_| number == end),
             };
-            put(self.writer.copy_record(&record, &graft)?)?;
+            let copy = self.writer.copy_record(&record, &graft)?;
+            if !copy.is_empty() {
+                put(copy)?;
+            }
             // Older programs do not follow links through types that they do not know, and no
             // program finds a message without an id.
             let opaque =
