@@ -431,7 +431,7 @@ fn sessions_of_other_agents_are_written() {
         assert!(todos.out.contains("first"), "{todos}");
         let compact = ["compact", session, "--summary", "a summary"];
         stage.annals(&compact).fine();
-        let fork = "01a1e48b-0000-7000-8000-00000000000f";
+        let fork = "01a1e48b-0000-4000-8000-00000000000f";
         stage.annals(&["fork", session, "--id", fork]).fine();
         let shown = stage.annals(&["show", fork]).fine();
         assert!(shown.out.contains("a zebra"), "{layout}: {shown}");
@@ -450,7 +450,7 @@ fn sessions_of_other_agents_are_written() {
                 .collect::<Vec<_>>()
         };
         assert_eq!(root(&stage.tree()), root(&before), "{layout}");
-        let new = "01a1e48b-0000-7000-8000-00000000000e";
+        let new = "01a1e48b-0000-4000-8000-00000000000e";
         let begin = ["new", "--cwd", "/", "--id", new, "-m", "hi"];
         stage.annals(&begin).fine();
         let shown = stage.annals(&["show", new]).fine();

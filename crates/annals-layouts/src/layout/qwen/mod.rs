@@ -41,6 +41,7 @@
 
 mod decode;
 mod fold;
+mod output;
 mod path;
 mod write;
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::layout::{own_files, path_parts};
-use crate::model::{AgentId, Artifact, ArtifactKind, Framing, SessionId};
+use crate::model::{AgentId, Artifact, ArtifactKind, EntryKey, Framing, SessionId};
 
 use super::fold;
 
@@ -106,10 +106,27 @@ pub(super) fn folder(directory: &str) -> String {
     directory.chars().map(plain).collect()
 }
 
-/// Returns whether the program accepts a session's id.
+/// Position of the digit for the version in a UUID.
+const VERSION: usize = 14;
+
+/// Returns whether the program resumes a session by this id: a UUID of one of the versions 1 to 5. It
+/// takes any other for a title.
 pub(super) fn is_session(id: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
-    (32..=36).contains(&id.len()) && id.bytes().all(fits)
+    let fits = |(at, byte): (usize, u8)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        VERSION => matches!(byte, b'1'..=b'5'),
+        19 => b"89abAB".contains(&byte),
+        _ => byte.is_ascii_hexdigit(),
+    };
+    id.len() == 36 && id.bytes().enumerate().all(fits)
+}
+
+/// Returns an id that the program accepts, made from another one.
+pub(super) fn derived_id(id: &str) -> String {
+    let mut derived = EntryKey::from_text(id).derived_uuid();
+    // The version for ids that are made from names.
+    derived.replace_range(VERSION..=VERSION, "5");
+    derived
 }
 
 fn is_folder(name: &str) -> bool {

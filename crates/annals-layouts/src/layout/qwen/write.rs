@@ -20,13 +20,9 @@
 //! A sub-agent has a log and a description. Todos of the main agent are in the program's place, those
 //! of sub-agents in files of annals (`own_files.rs`).
 
-use jiff::Timestamp;
-use serde::Serialize;
-use serde_json::value::RawValue;
-
 use crate::error::{Error, Result};
 use crate::json;
-use crate::layout::content::{GivenBlocks, one_line, raw};
+use crate::layout::content::{GivenBlocks, raw};
 use crate::layout::derived::RecordDecoder;
 use crate::layout::extension::{ExtensionOut, summary_words};
 use crate::layout::usage_fields::{USAGE_MEMBER, draft_usage_members, format_time, usage_json};
@@ -35,11 +31,16 @@ use crate::layout::{
     PROGRAM, PlanContext, Record, Spawn, Writer, WriterSpec, annotations, is_model, own_files,
 };
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, EntryKey, Framing, Message, Role,
-    Span, TitleSource, Todo, TodoStatus, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, EntryId, Framing, Message, Role, Span,
+    TitleSource, Usage,
 };
+use jiff::Timestamp;
 
 use super::fold::{self, MESSAGE, OWN, REPLY};
+use super::output::{
+    AgentMetaOut, ContentOut, NoteOut, RecordOut, encode, parts_json, texts, todos_edit,
+    usage_metadata,
+};
 use super::{Qwen, path};
 
 /// Text of a compaction record.
@@ -61,7 +62,7 @@ impl Writer for Qwen {
         }
         if !path::is_session(new.id.as_str()) {
             return Err(Error::refused(format!(
-                "Qwen Code finds only sessions whose id is a UUID; `{}` is none",
+                "Qwen Code resumes only sessions whose id is a UUID of versions 1 to 5; `{}` is none",
                 new.id
             )));
         }
@@ -140,7 +141,7 @@ impl Writer for Qwen {
     fn valid_id(&self, id: &str) -> String {
         match path::is_session(id) {
             true => id.to_owned(),
-            false => EntryKey::from_text(id).derived_uuid(),
+            false => path::derived_id(id),
         }
     }
 
@@ -198,144 +199,6 @@ fn agent_file(head: &AppendState, agent: &AgentId, kind: ArtifactKind) -> Artifa
         agent: Some(agent.clone()),
         ..Artifact::new(kind)
     }
-}
-
-/// A todo. The program requires an id.
-#[derive(Serialize)]
-struct TodoOut<'a> {
-    id: &'a str,
-    content: &'a str,
-    status: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    priority: Option<&'a str>,
-    #[serde(rename = "activeForm", skip_serializing_if = "Option::is_none")]
-    active_form: Option<&'a str>,
-    /// Whether annals made the id.
-    #[serde(rename = "annals", skip_serializing_if = "std::ops::Not::not")]
-    has_own_id: bool,
-}
-
-#[derive(Serialize)]
-struct TodoListOut<'a> {
-    todos: Vec<TodoOut<'a>>,
-    #[serde(rename = "sessionId")]
-    session: &'a str,
-}
-
-/// Returns the edit that replaces the todos of the main agent.
-fn todos_edit(head: &AppendState, todos: &[Todo]) -> Result<Edit> {
-    let ids = (1..=todos.len()).map(|number| format!("annals-{number}"));
-    let ids: Vec<String> = ids.collect();
-    let todos = todos.iter().zip(&ids).map(|(todo, own)| TodoOut {
-        id: todo.id.as_deref().unwrap_or(own),
-        content: &todo.content,
-        status: match todo.status {
-            TodoStatus::InProgress => "in_progress",
-            TodoStatus::Completed => "completed",
-            _ => "pending",
-        },
-        priority: todo.priority.as_deref(),
-        active_form: todo.active_form.as_deref(),
-        has_own_id: todo.id.is_none(),
-    });
-    let list = TodoListOut {
-        todos: todos.collect(),
-        session: head.session.as_str(),
-    };
-    let file = Artifact {
-        session: Some(head.session.clone()),
-        agent: Some(AgentId::new(head.session.as_str())?),
-        ..Artifact::new(ArtifactKind::Todos)
-    };
-    Ok(Edit::Replace {
-        path: path::path_for(&file),
-        bytes: encode(&list)?,
-    })
-}
-
-/// The description of a sub-agent.
-#[derive(Serialize)]
-struct AgentMetaOut<'a> {
-    #[serde(rename = "agentId")]
-    agent: &'a str,
-    #[serde(rename = "agentType")]
-    kind: &'a str,
-    description: &'a str,
-    #[serde(rename = "parentSessionId")]
-    session: &'a str,
-    #[serde(rename = "toolUseId", skip_serializing_if = "Option::is_none")]
-    call: Option<&'a str>,
-    status: &'a str,
-}
-
-/// A record.
-#[derive(Serialize)]
-struct RecordOut<'a> {
-    uuid: &'a str,
-    #[serde(rename = "parentUuid")]
-    parent: Option<&'a str>,
-    #[serde(rename = "sessionId")]
-    session: &'a str,
-    timestamp: String,
-    #[serde(rename = "type")]
-    kind: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    provenance: Option<&'a str>,
-    cwd: &'a str,
-    version: &'a str,
-    #[serde(rename = "gitBranch", skip_serializing_if = "Option::is_none")]
-    branch: Option<&'a str>,
-    #[serde(rename = "agentId", skip_serializing_if = "Option::is_none")]
-    agent: Option<&'a str>,
-    #[serde(rename = "isSidechain", skip_serializing_if = "Option::is_none")]
-    sidechain: Option<bool>,
-    #[serde(flatten)]
-    content: ContentOut<'a>,
-    annals: ExtensionOut<'a>,
-}
-
-#[derive(Default, Serialize)]
-struct ContentOut<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    subtype: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<Box<RawValue>>,
-    #[serde(rename = "usageMetadata", skip_serializing_if = "Option::is_none")]
-    usage: Option<Box<RawValue>>,
-    #[serde(rename = "toolCallResult", skip_serializing_if = "Option::is_none")]
-    result: Option<Box<RawValue>>,
-    #[serde(rename = "systemPayload", skip_serializing_if = "Option::is_none")]
-    payload: Option<Box<RawValue>>,
-}
-
-impl<'a> ContentOut<'a> {
-    /// Content that the program does not send.
-    fn own() -> Self {
-        ContentOut {
-            subtype: Some(OWN),
-            ..ContentOut::default()
-        }
-    }
-
-    fn system(subtype: &'a str, payload: String) -> Result<Self> {
-        Ok(ContentOut {
-            subtype: Some(subtype),
-            payload: Some(raw(payload)?),
-            ..ContentOut::default()
-        })
-    }
-}
-
-/// A line with an annotation, which is not part of the chain.
-#[derive(Serialize)]
-struct NoteOut<'a> {
-    #[serde(rename = "type")]
-    kind: &'a str,
-    timestamp: String,
-    note: Box<RawValue>,
-    annals: ExtensionOut<'a>,
 }
 
 /// Encodes the records of one change.
@@ -814,55 +677,6 @@ fn parts(blocks: &[Block], role: Role) -> Vec<&[Block]> {
     blocks.chunk_by(alone).collect()
 }
 
-/// Encodes the parts of a message; `None` if the program has none for these blocks.
-fn parts_json(blocks: &[Block]) -> Result<Option<String>> {
-    let mut parts = Vec::new();
-    for block in blocks {
-        let quote = |text: &str| json::quote(text);
-        parts.push(match block {
-            Block::Text(text) => format!(r#"{{"text":{}}}"#, quote(text)),
-            Block::Thinking { text, .. } if !text.is_empty() => {
-                format!(r#"{{"text":{},"thought":true}}"#, quote(text))
-            }
-            Block::ToolUse { id, name, input } => format!(
-                r#"{{"functionCall":{{"id":{},"name":{},"args":{}}}}}"#,
-                quote(id),
-                quote(name),
-                match one_line(input)? {
-                    object if object.starts_with('{') => object,
-                    other => format!(r#"{{"input":{other}}}"#),
-                }
-            ),
-            Block::Image { media_type, data } => format!(
-                r#"{{"inlineData":{{"mimeType":{},"data":{}}}}}"#,
-                quote(media_type),
-                quote(data)
-            ),
-            Block::Thinking { .. } | Block::ToolResult { .. } | Block::Opaque { .. } => continue,
-        });
-    }
-    let is_sent = blocks.iter().any(|block| {
-        !matches!(
-            block,
-            Block::Thinking { .. } | Block::ToolResult { .. } | Block::Opaque { .. }
-        )
-    });
-    Ok(is_sent.then(|| format!("[{}]", parts.join(","))))
-}
-
-/// Encodes the tokens of a response.
-fn usage_metadata(usage: &Usage) -> Result<Box<RawValue>> {
-    let written = usage.cache_write_5m.saturating_add(usage.cache_write_1h);
-    let input = [usage.input, usage.cache_read, written];
-    let input = input.into_iter().fold(0, u64::saturating_add);
-    raw(format!(
-        r#"{{"promptTokenCount":{input},"candidatesTokenCount":{},"thoughtsTokenCount":0,"totalTokenCount":{},"cachedContentTokenCount":{}}}"#,
-        usage.output,
-        input.saturating_add(usage.output),
-        usage.cache_read
-    ))
-}
-
 /// Decodes a record as a reader would.
 fn decode_record(line: &[u8]) -> Option<Message> {
     let record = Record {
@@ -887,20 +701,7 @@ fn decode_record(line: &[u8]) -> Option<Message> {
     }
 }
 
-/// Returns the texts of blocks, one paragraph each.
-fn texts(blocks: &[Block]) -> String {
-    let texts = blocks.iter().filter_map(|block| match block {
-        Block::Text(text) => Some(text.as_str()),
-        _ => None,
-    });
-    texts.collect::<Vec<_>>().join("\n\n")
-}
-
 fn is_blank(blocks: &[Block]) -> bool {
     let blank = |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
     blocks.iter().all(blank)
-}
-
-fn encode(value: &(impl Serialize + ?Sized)) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|error| Error::refused(error.to_string()))
 }
