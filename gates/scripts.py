@@ -17,6 +17,7 @@ PLAIN = {
     "clog": "agents-todos-origin",
     "orchestrator": "notes-and-todos",
     "codex": "0.80-s01-qa",
+    "gemini": "patches-tools",
     "pi": "0.73-s01-qa",
     "qwen": "0.24-s01-qa",
 }
@@ -26,6 +27,7 @@ FAMILY = {
     "clog": "agents-todos-origin",
     "orchestrator": "sub-agent",
     "codex": "made-sub-agent",
+    "gemini": "made-sub-agent",
     "pi": "0.87-s03-tree",
     "qwen": "made-sub-agent",
 }
@@ -35,6 +37,7 @@ TORN = {
     "clog": "torn-last-message",
     "orchestrator": "torn-tail",
     "codex": "made-odd",
+    "gemini": "made-damage",
     "pi": "made-odd",
     "qwen": "made-odd",
 }
@@ -79,6 +82,7 @@ DAMAGED = {
     "clog": "glued-messages",
     "orchestrator": "glued-records",
     "codex": "made-odd",
+    "gemini": "made-damage",
     "pi": "made-odd",
     "qwen": "made-odd",
 }

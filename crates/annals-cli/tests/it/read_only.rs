@@ -372,7 +372,6 @@ fn secrets_beside_conversations_appear_nowhere() {
 #[test]
 fn every_verb_that_writes_is_refused() {
     for (layout, fixture, session) in [
-        ("gemini", "patches-rewind", "dd11a24e"),
         ("opencode", "made-sub-agent", "ses_top"),
         ("copilot", "1.0-s01-qa", "a81d1ae2"),
         ("droid", "0.215-s01-qa", "3598f704"),
@@ -415,6 +414,7 @@ fn sessions_of_other_agents_are_written() {
         ("codex", "0.80-s01-qa", "01a1e48b"),
         ("pi", "0.73-s01-qa", "01a1e48f"),
         ("qwen", "0.24-s01-qa", "8c5474c3"),
+        ("gemini", "patches-rewind", "dd11a24e"),
     ] {
         let stage = Stage::with_fixture_of(layout, fixture).without_notes();
         stage.annals(&["append", session, "-m", "a zebra"]).fine();

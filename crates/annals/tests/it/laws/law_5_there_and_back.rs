@@ -125,16 +125,18 @@ fn said(session: &Session) -> BTreeSet<Vec<String>> {
 
 /// Pairs whose conversations differ. A system message without an id is in no conversation of Claude
 /// Code; in the other layouts it follows the message before it.
-const OTHERWISE: [&str; 12] = [
+const OTHERWISE: [&str; 14] = [
     "agentpool-entry-types → chorus",
     "agentpool-entry-types → clog",
     "agentpool-entry-types → codex",
+    "agentpool-entry-types → gemini",
     "agentpool-entry-types → orchestrator",
     "agentpool-entry-types → pi",
     "agentpool-entry-types → qwen",
     "agentpool-session → chorus",
     "agentpool-session → clog",
     "agentpool-session → codex",
+    "agentpool-session → gemini",
     "agentpool-session → orchestrator",
     "agentpool-session → pi",
     "agentpool-session → qwen",
