@@ -2,7 +2,7 @@
 
 use crate::json::{Flag, Raw, Text, object};
 use crate::layout::{Decoded, Decoder, Record, entry_outline, todos};
-use crate::model::{ArtifactKind, Body, Entry, Outline};
+use crate::model::{ArtifactKind, Body, Entry, Outline, TodoStatus};
 
 object! {
     struct AgentMeta<'a> {
@@ -17,7 +17,14 @@ object! {
 }
 
 object! {
-    struct OwnTodo<'a> { "annals" => has_own_id: Flag, }
+    struct QwenTodo<'a> { "annals" => annex: OwnTodo<'a>, }
+}
+
+object! {
+    struct OwnTodo<'a> {
+        "unnamed" => unnamed: Flag,
+        "other" => other: Flag,
+    }
 }
 
 /// Decodes the descriptions of sub-agents, and todos.
@@ -33,9 +40,12 @@ impl DocumentDecoder {
                     let todos = list.todos.list().into_iter();
                     let todos = todos.map(|raw| {
                         let mut todo = todos::decode_todo(&raw.parse());
-                        // The program requires an id.
-                        let own: OwnTodo<'_> = raw.parse();
-                        todo.id.take_if(|_| own.has_own_id.0);
+                        // The program requires an id, and one of its statuses.
+                        let own = raw.parse::<QwenTodo<'_>>().annex;
+                        todo.id.take_if(|_| own.unnamed.0);
+                        if own.other.0 {
+                            todo.status = TodoStatus::Other;
+                        }
                         todo
                     });
                     Body::Todos(todos.collect())

@@ -16,23 +16,31 @@ use super::path;
 /// A todo. The program requires an id.
 #[derive(Serialize)]
 struct TodoOut<'a> {
-    pub(super) id: &'a str,
-    pub(super) content: &'a str,
-    pub(super) status: &'a str,
+    id: &'a str,
+    content: &'a str,
+    status: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) priority: Option<&'a str>,
+    priority: Option<&'a str>,
     #[serde(rename = "activeForm", skip_serializing_if = "Option::is_none")]
-    pub(super) active_form: Option<&'a str>,
-    /// Whether annals made the id.
-    #[serde(rename = "annals", skip_serializing_if = "std::ops::Not::not")]
-    pub(super) has_own_id: bool,
+    active_form: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annals: Option<OwnTodo>,
+}
+
+/// What differs in a todo from what the program requires.
+#[derive(Serialize)]
+struct OwnTodo {
+    /// Whether it has no id.
+    unnamed: bool,
+    /// Whether its status is another one than the program's.
+    other: bool,
 }
 
 #[derive(Serialize)]
 struct TodoListOut<'a> {
-    pub(super) todos: Vec<TodoOut<'a>>,
+    todos: Vec<TodoOut<'a>>,
     #[serde(rename = "sessionId")]
-    pub(super) session: &'a str,
+    session: &'a str,
 }
 
 /// Returns the edit that replaces the todos of the main agent.
@@ -49,7 +57,11 @@ pub(super) fn todos_edit(head: &AppendState, todos: &[Todo]) -> Result<Edit> {
         },
         priority: todo.priority.as_deref(),
         active_form: todo.active_form.as_deref(),
-        has_own_id: todo.id.is_none(),
+        annals: Some(OwnTodo {
+            unnamed: todo.id.is_none(),
+            other: todo.status == TodoStatus::Other,
+        })
+        .filter(|own| own.unnamed || own.other),
     });
     let list = TodoListOut {
         todos: todos.collect(),
