@@ -494,7 +494,9 @@ impl<'a> Fold<'a> {
         }
         let slot = self.slots.len();
         self.by_id.insert(id.clone(), slot);
-        let named = annex.parent.text().filter(|id| self.is_known(id));
+        // An entry after a rewind is only there if the line before a message says so.
+        let is_there = |id: &str| !id.ends_with(RESUMED) || self.is_known(id);
+        let named = annex.parent.text().filter(|id| is_there(id));
         let parent = match (named, annex.parent.0) {
             (Some(id), _) => Parent::Named(Some(id.into_owned())),
             (None, Some("null")) => Parent::Named(None),
@@ -510,12 +512,10 @@ impl<'a> Fold<'a> {
         (slot, true)
     }
 
-    /// Returns whether there is an entry with the id.
+    /// Returns whether there is, or was, an entry with the id after a rewind.
     fn is_known(&self, id: &str) -> bool {
-        let message = id.strip_suffix(RESULTS).or(id.strip_suffix(RESUMED));
-        self.by_id.contains_key(id)
-            || id.strip_suffix(RESUMED) == Some("start")
-            || message.is_some_and(|message| self.by_id.contains_key(message))
+        let message = id.strip_suffix(RESUMED).unwrap_or(id);
+        message == "start" || self.by_id.contains_key(id) || self.by_id.contains_key(message)
     }
 
     /// Returns a message as a member of a derived line.

@@ -28,7 +28,9 @@ use crate::error::{Error, Result};
 use crate::json::{self, Raw};
 use crate::layout::content::{GivenBlocks, one_line, raw};
 use crate::layout::extension::{ExtensionOut, summary_words};
-use crate::layout::usage_fields::{USAGE_MEMBER, draft_usage_members, format_time, usage_json};
+use crate::layout::usage_fields::{
+    USAGE_MEMBER, draft_usage_members, format_time, truncate_to_millis, usage_json,
+};
 use crate::layout::{
     AppendState, Change, Decoded, Decoder as _, Edit, EditPlan, ForkEdit, ForkParent, NewSession,
     PROGRAM, PlanContext, Record, SessionListWriter, Spawn, Writer, WriterSpec, annotations,
@@ -305,7 +307,7 @@ impl<'a, 'b> LineBuilder<'a, 'b> {
         if !self.lines.is_empty() {
             if self.head.writer_state.contains_key(EXPIRES) {
                 let time = self.time.unwrap_or(self.stamp.now).max(self.stamp.now);
-                let time = json::quote(&format_time(time));
+                let time = json::quote(&format_time(truncate_to_millis(time)));
                 let line = format!(r#"{{"$set":{{"lastUpdated":{time}}}}}"#);
                 self.lines.push(line.into_bytes());
             }
@@ -319,18 +321,18 @@ impl<'a, 'b> LineBuilder<'a, 'b> {
     fn header(&mut self, forked_from: Option<&SessionId>, spawn: Option<&Spawn>) -> Result<()> {
         let head = self.head;
         let time = self.next_time(None);
-        let cwd = head.cwd.as_deref().unwrap_or("/");
+        let cwd = head.cwd.as_deref().filter(|cwd| !cwd.is_empty());
         let agent = head.agent.as_ref().map(AgentId::as_str);
         let from = forked_from.map(|id| format!(r#"{{"sessionId":{}}}"#, json::quote(id.as_str())));
         let line = encode(&MetadataOut {
             session: agent.unwrap_or(head.session.as_str()),
-            project: format!("{:x}", Sha256::digest(cwd.as_bytes())),
+            project: format!("{:x}", Sha256::digest(cwd.unwrap_or_default().as_bytes())),
             started: format_time(time),
             kind: agent.map_or("main", |_| "subagent"),
             forked_from: from.map(raw).transpose()?,
             annals: ExtensionOut {
                 program: Some(PROGRAM),
-                cwd: Some(cwd),
+                cwd,
                 branch: head.git_branch.as_deref(),
                 version: head.version.as_deref(),
                 kind: spawn.map(|_| "agent"),
