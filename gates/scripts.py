@@ -17,7 +17,9 @@ PLAIN = {
     "clog": "agents-todos-origin",
     "orchestrator": "notes-and-todos",
     "codex": "0.80-s01-qa",
+    "gemini": "patches-tools",
     "pi": "0.73-s01-qa",
+    "qwen": "0.24-s01-qa",
 }
 FAMILY = {
     "claude-code": "subagents-every-placement",
@@ -25,7 +27,9 @@ FAMILY = {
     "clog": "agents-todos-origin",
     "orchestrator": "sub-agent",
     "codex": "made-sub-agent",
+    "gemini": "made-sub-agent",
     "pi": "0.87-s03-tree",
+    "qwen": "made-sub-agent",
 }
 TORN = {
     "claude-code": "torn-tail",
@@ -33,7 +37,9 @@ TORN = {
     "clog": "torn-last-message",
     "orchestrator": "torn-tail",
     "codex": "made-odd",
+    "gemini": "made-damage",
     "pi": "made-odd",
+    "qwen": "made-odd",
 }
 
 
@@ -76,7 +82,9 @@ DAMAGED = {
     "clog": "glued-messages",
     "orchestrator": "glued-records",
     "codex": "made-odd",
+    "gemini": "made-damage",
     "pi": "made-odd",
+    "qwen": "made-odd",
 }
 # Fixtures with one session, so that the undo of its removal restores the whole root.
 ALONE = {name: FAMILY[name] for name in ("claude-code", "clog", "orchestrator")}

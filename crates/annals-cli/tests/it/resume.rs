@@ -127,7 +127,7 @@ fn layout_without_a_program_and_an_unknown_one_are_refused() {
     for (with, why) in [
         ("chorus", "knows no program"),
         ("cdx", "unknown layout"),
-        ("gemini", "does not write it"),
+        ("droid", "does not write it"),
     ] {
         let refused = run(&stage, &["resume", ID, "--with", with, "--print"]);
         assert_eq!(refused.code, 2, "{refused:?}");

@@ -21,6 +21,9 @@
 //! | `custom` | a person gave the title |
 //! | `call` | call that started the agent |
 //! | `forked_from` | session that this one was forked from |
+//! | `note` | an annotation, in an entry of the kind `note`: see `annotations.rs` |
+//! | `annals` | the member `annals` of the record: see `extension.rs`. Its id and parent do not count |
+//! | `more` | further entries of the record, in the same form |
 //! | `record` | the record itself |
 //!
 //! A line that a fold could not parse is kept as it is, and the decoder reports it.
@@ -33,8 +36,9 @@ use crate::model::{
     TitleSource, Usage,
 };
 
+use super::extension::Extension;
 use super::usage_fields::{decode_count, decode_time};
-use super::{Decoded, Decoder, Record, content, entry_outline};
+use super::{Decoded, Decoder, Record, annotations, content, entry_outline};
 
 object! {
     struct Line<'a> {
@@ -65,6 +69,9 @@ object! {
         "custom" => custom: Flag,
         "call" => call: Text<'a>,
         "forked_from" => forked_from: Text<'a>,
+        "note" => note: Raw<'a>,
+        "annals" => annex: Raw<'a>,
+        "more" => more: Raw<'a>,
     }
 }
 
@@ -104,6 +111,9 @@ pub(super) struct DerivedLine<'a> {
     pub(super) custom: bool,
     pub(super) call: Option<String>,
     pub(super) forked_from: Option<String>,
+    pub(super) note: Raw<'a>,
+    pub(super) annex: Raw<'a>,
+    pub(super) more: Vec<DerivedLine<'a>>,
     pub(super) record: Raw<'a>,
 }
 
@@ -184,6 +194,18 @@ impl<'a> DerivedLine<'a> {
         add("custom", flag(self.custom));
         add("call", quoted(&self.call));
         add("forked_from", quoted(&self.forked_from));
+        add("note", raw(self.note));
+        add("annals", raw(self.annex));
+        let more = self.more.iter().map(|line| {
+            let mut out = Vec::new();
+            line.write(&mut out);
+            String::from_utf8_lossy(&out).into_owned()
+        });
+        let more: Vec<String> = more.collect();
+        add(
+            "more",
+            (!more.is_empty()).then(|| format!("[{}]", more.join(","))),
+        );
         add("record", raw(self.record));
         out.extend_from_slice(format!("{{{}}}", members.join(",")).as_bytes());
     }
@@ -345,41 +367,105 @@ struct DerivedEntry {
 
 impl Decoder for LineDecoder {
     fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
-        if let Some(found) = derived_entry(record, out) {
-            let mut outline = entry_outline::outline(&found.entry, found.recorded);
-            let fork = found.forked_from.as_deref();
-            let fork = fork.map(|id| Fact::Attribute("forked_from", id.into()));
-            outline.facts.extend(fork);
-            let resumes = found.resumes.then_some(Fact::ResumesHere);
-            outline.facts.extend(resumes);
-            out.items.push(outline);
-        }
+        let found = derived_entries(record, out);
+        out.items.extend(found.iter().map(DerivedEntry::outline));
     }
 
     fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
         let before = out.flaws.len();
-        let found = derived_entry(record, out).map(|found| found.entry);
+        let found = derived_entries(record, out);
+        let found = found.into_iter().map(|found| found.entry);
         entry_outline::push_entries(record, before, found, out);
     }
 }
 
-fn derived_entry<T>(record: &Record<'_>, out: &mut Decoded<T>) -> Option<DerivedEntry> {
-    let mut fault = None;
+/// Decodes the records themselves, one by one, for a repair.
+#[derive(Debug)]
+pub(super) struct RecordDecoder {
+    /// Derives the line of a record.
+    pub(super) to_lines: fn(&[u8]) -> Vec<u8>,
+    /// Returns whether an object is a record and not part of one.
+    pub(super) is_record: fn(&str) -> bool,
+}
+
+impl RecordDecoder {
+    fn entries<T>(&self, record: &Record<'_>, out: &mut Decoded<T>) -> Vec<DerivedEntry> {
+        let read = record.object_or_pieces(out, self.is_record, |text| {
+            serde_json::from_str::<Raw<'_>>(text)?;
+            let derived = (self.to_lines)(text.as_bytes());
+            let derived = String::from_utf8_lossy(&derived);
+            Ok(entries(&Raw(Some(derived.trim())).parse(), record.span))
+        });
+        match read {
+            Ok(found) => found,
+            Err(pieces) => {
+                let found = pieces.iter().map(|piece| self.entries(piece, out));
+                found.collect::<Vec<_>>().into_iter().flatten().collect()
+            }
+        }
+    }
+}
+
+impl Decoder for RecordDecoder {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
+        let found = self.entries(record, out);
+        out.items.extend(found.iter().map(DerivedEntry::outline));
+    }
+
+    fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
+        let before = out.flaws.len();
+        let found = self.entries(record, out);
+        let found = found.into_iter().map(|found| found.entry);
+        entry_outline::push_entries(record, before, found, out);
+    }
+
+    fn is_record(&self, object: &str) -> bool {
+        (self.is_record)(object)
+    }
+}
+
+impl DerivedEntry {
+    fn outline(&self) -> Outline {
+        let mut outline = entry_outline::outline(&self.entry, self.recorded);
+        let fork = self.forked_from.as_deref();
+        let fork = fork.map(|id| Fact::Attribute("forked_from", id.into()));
+        outline.facts.extend(fork);
+        let resumes = self.resumes.then_some(Fact::ResumesHere);
+        outline.facts.extend(resumes);
+        outline
+    }
+}
+
+fn derived_entries<T>(record: &Record<'_>, out: &mut Decoded<T>) -> Vec<DerivedEntry> {
+    let mut faults = Vec::new();
     let found = record.object(out, |text| {
         let line: Line<'_> = serde_json::from_str(text)?;
-        fault = line.fault.owned();
+        faults.clear();
+        faults.extend(line.fault.owned());
+        let more = line.more.list().into_iter();
+        faults.extend(more.filter_map(|line| line.parse::<Line<'_>>().fault.owned()));
+        Ok(entries(&line, record.span))
+    });
+    for fault in faults {
+        out.add_flaw(FlawKind::BadUsage, record.span, fault);
+    }
+    found.unwrap_or_default()
+}
+
+/// Decodes the entries of a derived line.
+fn entries(line: &Line<'_>, span: Span) -> Vec<DerivedEntry> {
+    let decoded = |line: &Line<'_>| {
         let recorded = line.recorded.0.and_then(Money::parse);
-        Ok(DerivedEntry {
-            entry: entry(&line, record.span),
+        DerivedEntry {
+            entry: entry(line, span),
             recorded: recorded.filter(|cost| *cost != Money::default()),
             forked_from: line.forked_from.owned(),
             resumes: line.resumes.0,
-        })
-    });
-    if let Some(fault) = fault {
-        out.add_flaw(FlawKind::BadUsage, record.span, fault);
-    }
-    found
+        }
+    };
+    let more = line.more.list().into_iter();
+    let more = more.map(|line| decoded(&line.parse()));
+    std::iter::once(decoded(line)).chain(more).collect()
 }
 
 fn entry(line: &Line<'_>, span: Span) -> Entry {
@@ -403,6 +489,7 @@ fn entry(line: &Line<'_>, span: Span) -> Entry {
             description: line.text.owned(),
             call: line.call.owned(),
         },
+        "note" if line.note.is_some() => annotations::body(line.note),
         "typed" => Body::TypedPrompt {
             text: text(),
             project: None,
@@ -415,13 +502,18 @@ fn entry(line: &Line<'_>, span: Span) -> Entry {
         },
     };
     let mut entry = Entry::new(span, body);
-    entry.id = line.id.non_empty().map(EntryId::new);
-    entry.parent = line.parent.non_empty().map(EntryId::new);
     entry.session = line.session.owned();
     entry.time = decode_time(line.time);
     entry.context.cwd = line.cwd.owned();
     entry.context.git_branch = line.branch.owned();
     entry.context.version = line.version.owned();
+    if line.annex.is_some() {
+        line.annex
+            .parse::<Extension<'_>>()
+            .apply_to_entry(&mut entry);
+    }
+    entry.id = line.id.non_empty().map(EntryId::new);
+    entry.parent = line.parent.non_empty().map(EntryId::new);
     entry
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use crate::error::Result;
-use crate::model::{Artifact, FlawKind, ListRow};
+use crate::model::{Artifact, Entry, FlawKind, ListRow};
 
 use super::{Layout, ListUpdate, Needle, RowUpdate, Writer};
 
@@ -58,6 +58,9 @@ pub struct LayoutSpec {
     /// Returns the possible log files of the program run that started at a time, the usual name
     /// first; `None` if the program logs its runs elsewhere.
     pub run_logs: Option<fn(Timestamp) -> Vec<Artifact>>,
+    /// Returns whether a volume with these entries is not continued: the layout's program resumes only
+    /// one file of a session, which is another one. `None` if the last volume is continued.
+    pub is_idle_volume: Option<fn(&[Entry]) -> bool>,
     /// Returns the companion file of a log, which stores what the layout's program would not accept
     /// in the log itself.
     pub companion: Option<fn(&Artifact) -> Option<Artifact>>,
@@ -92,6 +95,7 @@ impl LayoutSpec {
             spelled_directory: None,
             log_names: None,
             run_logs: None,
+            is_idle_volume: None,
             companion: None,
         }
     }
@@ -267,6 +271,9 @@ pub struct WriterSpec {
     /// Whether a reply is one record: the program takes further ones for replies of their own, and misses
     /// the results of the calls before them.
     pub has_whole_replies: bool,
+    /// Whether a fork copies each entry of a record as a record of its own. [`Writer::copy_record`] gets
+    /// the whole record, and returns nothing for an entry that another one contains.
+    pub copies_entries: bool,
     /// Whether the layout's program sends all records in file order, so that a session has one branch.
     /// Other branches of a converted session are in records that the program skips.
     pub is_linear: bool,
@@ -285,6 +292,7 @@ impl WriterSpec {
         cost_member: None,
         resumes_at_last_line: false,
         has_whole_replies: false,
+        copies_entries: false,
         is_linear: false,
     };
 }

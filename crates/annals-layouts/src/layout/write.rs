@@ -187,6 +187,8 @@ pub struct ForkEdit<'a> {
     pub id: &'a EntryId,
     /// The record's parent in the fork.
     pub parent: ForkParent<'a>,
+    /// The entry before it in the fork, also before a compaction.
+    pub previous: Option<&'a EntryId>,
     /// A later time than the record's own, if a reader would otherwise resume from another entry.
     pub time: Option<Timestamp>,
 }

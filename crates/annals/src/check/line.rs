@@ -133,7 +133,7 @@ fn unrepairable_kinds(root: &Root, file: &RootFile, flaws: &[Flaw]) -> BTreeSet<
     let stays = |flaw: &&Flaw| match flaw.kind {
         FlawKind::StaleIndex => false,
         _ if root.layout.writer().is_none() => true,
-        _ if !repair::is_repairable(kind) => true,
+        _ if !repair::is_repairable(&file.artifact) => true,
         FlawKind::BadHeader => !can_add_header(root, file, flaw),
         of_links if of_links.is_link_flaw() => !repair::can_relink(kind),
         _ => false,

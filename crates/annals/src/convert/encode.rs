@@ -28,8 +28,8 @@ use annals_layouts::layout::{
     Writer, is_model,
 };
 use annals_layouts::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, EntryKey, Link, Outline,
-    OutlineKind, SessionId, TitleSource, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Draft, Entry, EntryId, EntryKey, Framing, Link,
+    Outline, OutlineKind, SessionId, TitleSource, Usage,
 };
 use annals_layouts::tree::Tree;
 
@@ -559,6 +559,12 @@ impl<'a> SessionEncoder<'a> {
         let mut decoder = root.decoder(file);
         let mut refused = HashSet::new();
         let mut pairing = CallPairing::default();
+        // The lines of a document are not its bytes, which are stored whole.
+        let is_document =
+            matches!(file.artifact.framing, Framing::Document(format) if !format.keeps_lines);
+        if let Some(beside) = self.origin.as_mut().filter(|_| is_document) {
+            write_whole_file(beside, &file.path, number)?;
+        }
         let mut records = ExportedRecords::new(self.target, self.session, &pen.head);
         let partial = match self.part {
             SessionPart::Path(path) if log == 0 => Some(*path),
@@ -617,8 +623,20 @@ impl<'a> SessionEncoder<'a> {
                 self.counts
                     .add_unconverted(&format!("{MEMBER_PREFIX}{member}"));
             }
-            self.write_converted(lines, spot, &line, sound)
+            match is_document {
+                true => self.write_generated(lines),
+                false => self.write_converted(lines, spot, &line, sound),
+            }
         })
+    }
+
+    /// Writes the lines converted from a line that is not one of the source.
+    fn write_generated(&mut self, lines: Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
+        for (path, line) in lines {
+            let lines = vec![line];
+            self.write_edits(vec![Edit::Append { path, lines }], GENERATED)?;
+        }
+        Ok(())
     }
 
     /// Counts something that the target cannot represent.

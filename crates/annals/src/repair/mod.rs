@@ -35,7 +35,9 @@ use crate::store::{
 };
 use annals_jsonl::{self as jsonl, RangeReader, ReadAt as _};
 use annals_layouts::layout::Decoded;
-use annals_layouts::model::{ArtifactKind, EntryKey, Fact, Framing, Link, Outline, SessionId};
+use annals_layouts::model::{
+    Artifact, ArtifactKind, EntryKey, Fact, Framing, Link, Outline, SessionId,
+};
 
 pub use orphan_files::OrphanFiles;
 pub use plan::{Action, LineEdits, RemovedBytes, Step, Unrepaired};
@@ -101,9 +103,8 @@ impl RepairTarget {
     pub fn all(inventory: &Inventory) -> Vec<RepairTarget> {
         let mut found = RepairTarget::from_sessions(inventory.sessions.iter());
         let others = inventory.others.iter();
-        let others = others.filter(|(root, file)| {
-            root.layout.writer().is_some() && is_repairable(file.artifact.kind)
-        });
+        let others = others
+            .filter(|(root, file)| root.layout.writer().is_some() && is_repairable(&file.artifact));
         found.extend(others.map(|(root, file)| RepairTarget {
             root: root.clone(),
             file: single_volume(file),
@@ -120,7 +121,7 @@ impl RepairTarget {
         let mut found: BTreeMap<PathBuf, RepairTarget> = BTreeMap::new();
         for files in sessions.filter(|files| files.root.layout.writer().is_some()) {
             let volumes = files.files().flat_map(RootFile::volumes);
-            let volumes = volumes.filter(|file| is_repairable(file.artifact.kind));
+            let volumes = volumes.filter(|file| is_repairable(&file.artifact));
             let volumes: Vec<&RootFile> = volumes.collect();
             for file in &volumes {
                 let others = volumes.iter().filter(|other| other.path != file.path);
@@ -165,10 +166,15 @@ impl RepairTarget {
     }
 }
 
-/// Returns whether annals can repair files of this kind.
-pub(crate) fn is_repairable(kind: ArtifactKind) -> bool {
+/// Returns whether annals can repair such a file: only records that are lines of it.
+pub(crate) fn is_repairable(artifact: &Artifact) -> bool {
     use ArtifactKind as K;
-    kind.is_conversation() || matches!(kind, K::Notes | K::Companion | K::History)
+    let has_lines = match artifact.framing {
+        Framing::Document(format) => format.keeps_lines,
+        _ => true,
+    };
+    let kind = artifact.kind;
+    has_lines && (kind.is_conversation() || matches!(kind, K::Notes | K::Companion | K::History))
 }
 
 /// Returns whether entries of such files may be given other links or ids. In a file shared by

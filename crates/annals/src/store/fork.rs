@@ -287,7 +287,7 @@ impl<'a> CopiedRecords<'a> {
         for (number, (at, outline, id)) in self.chain.iter().enumerate() {
             // A record may have several entries, such as a compaction and its summary.
             let place = Some((outline.volume, outline.span));
-            if last_record == place {
+            if last_record == place && !self.writer.writer_spec().copies_entries {
                 same_record.push(id);
                 continue;
             }
@@ -309,9 +309,13 @@ impl<'a> CopiedRecords<'a> {
                 requested_id: self.wanted,
                 id,
                 parent: new_parent,
+                previous: parent,
                 time: self.last_time.filter(|_| number == end),
             };
-            put(self.writer.copy_record(&record, &graft)?)?;
+            let copy = self.writer.copy_record(&record, &graft)?;
+            if !copy.is_empty() {
+                put(copy)?;
+            }
             // Older programs do not follow links through types that they do not know, and no
             // program finds a message without an id.
             let opaque =

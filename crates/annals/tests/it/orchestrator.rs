@@ -549,6 +549,7 @@ fn fork_preserves_the_bytes_of_a_record_and_writes_its_id() {
             from: &from,
             to: &to,
             requested_id: &to,
+            previous: None,
             id: &this,
             parent,
             time,

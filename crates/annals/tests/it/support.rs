@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use annals::layout::{LAYOUTS, Layout};
-use annals::model::{ArtifactKind, Block, Body, Entry};
+use annals::model::{ArtifactKind, Block, Body, Entry, Framing};
 use annals::store::{
     Inventory, Root, RootFile, Session, SessionFiles, SessionWriter, Store, WriteOptions,
 };
@@ -47,6 +47,12 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
+/// Returns whether a log is one document of an older Gemini CLI.
+fn is_gemini_document(log: &RootFile) -> bool {
+    let is_gemini = matches!(log.artifact.framing, Framing::Document(format) if format.name.starts_with("gemini-"));
+    is_gemini && fs::read(&log.path).is_ok_and(|bytes| bytes.starts_with(b"{\n"))
+}
+
 /// Returns every layout that annals writes.
 pub(crate) fn writable_layouts() -> impl Iterator<Item = &'static dyn Layout> + Clone {
     let layouts = LAYOUTS.iter().copied();
@@ -79,6 +85,10 @@ impl Case {
             || (self.layout.name() == "pi"
                 && self.name == "made-odd"
                 && files.id.as_str() == first_version)
+            || files
+                .log
+                .as_ref()
+                .is_some_and(|log| is_gemini_document(log))
     }
 
     /// Returns the root of the fixture itself, read-only.

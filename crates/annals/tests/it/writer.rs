@@ -778,6 +778,7 @@ fn fork_copies_a_line_with_a_lone_surrogate() {
         from: &from,
         to: &to,
         requested_id: &to,
+        previous: None,
         id: &id,
         parent: ForkParent::None,
         time: None,

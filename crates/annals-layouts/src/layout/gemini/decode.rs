@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 
-use crate::json::{Pairs, Raw, Text, object};
-use crate::layout::entry_outline;
+use crate::json::{Flag, Pairs, Raw, Text, object};
+use crate::layout::extension::Extension;
 use crate::layout::usage_fields::{decode_count, decode_time};
-use crate::layout::{Decoded, Decoder, Record};
+use crate::layout::{Decoded, Decoder, PROGRAM, Record, annotations, entry_outline};
 use crate::model::{
-    AgentId, Artifact, ArtifactKind, Block, Body, Entry, EntryId, Fact, FlawKind, ListRow,
-    ListSubject, Message, Outline, Role, TitleSource, Usage,
+    AgentId, Artifact, ArtifactKind, Block, Body, Entry, EntryId, EntryKey, Fact, FlawKind,
+    Framing, ListRow, ListSubject, Message, Outline, Role, TitleSource, Usage,
 };
+
+use super::fold;
 
 object! {
     struct Line<'a> {
@@ -17,6 +19,11 @@ object! {
         "metadata" => metadata: Raw<'a>,
         "messages" => messages: Raw<'a>,
         "resumes" => resumes: Raw<'a>,
+        "leaf" => leaf: Text<'a>,
+        "note" => note: Raw<'a>,
+        "own" => is_own: Flag,
+        "expires" => expires: Flag,
+        "document" => is_document: Flag,
     }
 }
 
@@ -26,6 +33,20 @@ object! {
         "startTime" => started: Raw<'a>,
         "directories" => directories: Raw<'a>,
         "summary" => summary: Text<'a>,
+        "forkedFrom" => forked_from: Fork<'a>,
+        "annals" => annex: Extension<'a>,
+    }
+}
+
+object! {
+    struct Fork<'a> { "sessionId" => session: Text<'a>, }
+}
+
+object! {
+    struct Note<'a> {
+        "note" => note: Raw<'a>,
+        "timestamp" => timestamp: Raw<'a>,
+        "annals" => annex: Extension<'a>,
     }
 }
 
@@ -49,6 +70,7 @@ object! {
         "tokens" => tokens: Raw<'a>,
         "model" => model: Text<'a>,
         "toolCalls" => calls: Raw<'a>,
+        "annals" => annex: Extension<'a>,
     }
 }
 
@@ -132,22 +154,69 @@ const DIRECTORIES: &str = "**Workspace Directories:**";
 /// Kind of the entry at which the program resumes after a rewind.
 const REWIND: &str = "rewind";
 
-/// Decodes the derived lines of a session or sub-agent.
+/// Keys among the values that the writer needs: the log says when it was last changed; the file is one
+/// document.
+pub(super) const EXPIRES: &str = "expires";
+pub(super) const DOCUMENT: &str = "document";
+
+/// Types of lines that only annals reads: a message of a program, and any other entry of the conversation.
+pub(super) const SYSTEM: &str = "annals_system";
+pub(super) const ENTRY: &str = "annals_entry";
+
+/// Type of a reply that the program must not send.
+pub(super) const HIDDEN_REPLY: &str = "annals_gemini";
+
+/// Decodes the derived lines of a session or sub-agent, or the lines of a log itself for a repair.
 #[derive(Debug)]
 pub(super) struct MessageDecoder {
     agent: Option<AgentId>,
+    /// Whether the lines are those of the log.
+    is_raw: bool,
+    /// Whether the lines are those of a document under the name of a log.
+    is_document: bool,
+}
+
+/// The entries of a line, with what only outlines have.
+#[derive(Default)]
+struct Decoding {
+    entries: Vec<Entry>,
+    facts: Vec<Fact>,
 }
 
 impl MessageDecoder {
     pub(super) fn new(artifact: &Artifact) -> Self {
         MessageDecoder {
             agent: artifact.agent.clone().filter(|_| artifact.is_agent_log()),
+            is_raw: artifact.framing == Framing::Lines,
+            is_document: false,
         }
     }
 
     /// Decodes a line. Blank and damaged lines give nothing.
-    fn entries<T>(&self, record: &Record<'_>, out: &mut Decoded<T>) -> Vec<Entry> {
+    fn entries<T>(&mut self, record: &Record<'_>, out: &mut Decoded<T>) -> Decoding {
         let mut faults = Vec::new();
+        if self.is_raw {
+            self.is_document |= record.span.offset == 0 && record.bytes.trim_ascii() == b"{";
+            if self.is_document {
+                return Decoding::default();
+            }
+            let read = record.object_or_pieces(out, fold::is_record, |text| {
+                serde_json::from_str::<Raw<'_>>(text)?;
+                let derived = (fold::PATCHES.to_lines)(text.as_bytes());
+                let derived = String::from_utf8_lossy(&derived);
+                Ok(self.line(&Raw(Some(&derived)).parse(), record, &mut faults))
+            });
+            return match read {
+                Ok(found) => found,
+                Err(pieces) => {
+                    let mut found = Decoding::default();
+                    for piece in &pieces {
+                        found.entries.extend(self.entries(piece, out).entries);
+                    }
+                    found
+                }
+            };
+        }
         let entries = record.object(out, |text| {
             let line: Line<'_> = serde_json::from_str(text)?;
             faults.clear();
@@ -159,8 +228,10 @@ impl MessageDecoder {
         entries.unwrap_or_default()
     }
 
-    fn line(&self, line: &Line<'_>, record: &Record<'_>, faults: &mut Vec<String>) -> Vec<Entry> {
+    fn line(&self, line: &Line<'_>, record: &Record<'_>, faults: &mut Vec<String>) -> Decoding {
+        let mut facts = Vec::new();
         let mut entries = Vec::new();
+        let is_entry = line.messages.is_some() || line.resumes.is_some() || line.note.is_some();
         if line.metadata.is_some() {
             let metadata: Metadata<'_> = line.metadata.parse();
             let mut entry = Entry::new(
@@ -174,15 +245,25 @@ impl MessageDecoder {
             let directories = metadata.directories.list();
             let directory = directories.first().and_then(|first| first.text());
             entry.context.cwd = directory.map(Into::into);
+            metadata.annex.apply_to_entry(&mut entry);
+            let fork = metadata.forked_from.session.non_empty();
+            facts.extend(fork.map(|id| Fact::Attribute("forked_from", id.into())));
+            let flags = [(EXPIRES, line.expires.0), (DOCUMENT, line.is_document.0)];
+            let flags = flags.into_iter().filter(|(_, is)| *is);
+            facts.extend(flags.map(|(name, _)| Fact::WriterState(name.into(), "true".into())));
             // A line that only sets the title is no other entry.
             if metadata.session.get().is_some() || metadata.summary.get().is_none() {
                 entries.push(entry);
             }
             entries.extend(metadata.summary.non_empty().map(|summary| {
-                let (text, source) = (summary.to_owned(), TitleSource::Ai);
+                let source = match line.is_own.0 {
+                    true => TitleSource::Custom,
+                    false => TitleSource::Ai,
+                };
+                let text = summary.to_owned();
                 Entry::new(record.span, Body::Title { text, source })
             }));
-        } else if !line.messages.is_some() && !line.resumes.is_some() {
+        } else if !is_entry {
             // A record that the program added later.
             let body = Body::Opaque {
                 kind: None,
@@ -190,10 +271,14 @@ impl MessageDecoder {
             };
             entries.push(Entry::new(record.span, body));
         }
-        for slot in line.messages.list() {
-            let slot: Slot<'_> = slot.parse();
-            self.message(&slot, record, &mut entries, faults);
+        if line.note.is_some() {
+            let note: Note<'_> = line.note.parse();
+            let mut entry = Entry::new(record.span, annotations::body(note.note));
+            entry.time = decode_time(note.timestamp);
+            note.annex.apply_to_entry(&mut entry);
+            entries.push(entry);
         }
+        let mut resumed = None;
         if line.resumes.is_some() {
             let slot: Slot<'_> = line.resumes.parse();
             let body = Body::System {
@@ -203,13 +288,29 @@ impl MessageDecoder {
             let mut entry = Entry::new(record.span, body);
             entry.id = slot.id.non_empty().map(EntryId::new);
             entry.parent = slot.parent.non_empty().map(EntryId::new);
-            entries.push(entry);
+            resumed = Some(entry);
         }
+        let slots = line.messages.list().into_iter();
+        let slots: Vec<Slot<'_>> = slots.map(Raw::parse).collect();
+        let parent = slots.first().and_then(|slot| slot.parent.non_empty());
+        let parent = parent.map(EntryId::new);
+        // What annals wrote after a rewind continues there.
+        let is_continued = |entry: &mut Entry| entry.id.is_some() && entry.id == parent;
+        entries.extend(resumed.take_if(is_continued));
+        for slot in &slots {
+            self.message(slot, record, &mut entries, faults);
+        }
+        entries.extend(resumed);
         for entry in &mut entries {
             entry.session = line.session.owned().filter(|_| self.agent.is_none());
             entry.agent.clone_from(&self.agent);
         }
-        entries
+        facts.extend(
+            line.leaf
+                .non_empty()
+                .map(|id| Fact::Resume(EntryKey::from_text(id))),
+        );
+        Decoding { entries, facts }
     }
 
     fn message(
@@ -227,13 +328,14 @@ impl MessageDecoder {
         let parts = Parts::new(&last);
         let mut body = match last.kind.or_empty() {
             "user" => Body::Message(parts.user()),
-            "gemini" => {
+            "gemini" | HIDDEN_REPLY => {
                 let mut message = Message::new(Role::Assistant, parts.assistant());
                 message.model = first.model.owned().or_else(|| last.model.owned());
                 message.response = slot.id.owned();
                 message.usage = usage(first.tokens, faults);
                 Body::Message(message)
             }
+            SYSTEM => Body::Message(Message::new(Role::System, Vec::new())),
             kind @ ("info" | "warning" | "error") => Body::System {
                 subtype: kind.to_owned(),
                 text: parts.text(),
@@ -250,10 +352,13 @@ impl MessageDecoder {
                 .and_then(|id| AgentId::new(id).ok());
         }
         let mut entry = Entry::new(record.span, body);
+        entry.context.cwd = parts.directory();
+        if first.annex.program.get() == Some(PROGRAM) {
+            first.annex.apply_to_entry(&mut entry);
+        }
         entry.id = slot.id.non_empty().map(EntryId::new);
         entry.parent = slot.parent.non_empty().map(EntryId::new);
         entry.time = decode_time(first.timestamp).or_else(|| decode_time(last.timestamp));
-        entry.context.cwd = parts.directory();
         let answers = slot.results.non_empty().map(|id| {
             let mut message = Message::new(Role::User, parts.results());
             message.spawned = parts.agent();
@@ -270,12 +375,13 @@ impl MessageDecoder {
 
 impl Decoder for MessageDecoder {
     fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
-        let entries = self.entries(record, out);
-        let outlines = entries.iter().map(|entry| {
+        let mut found = self.entries(record, out);
+        let outlines = found.entries.iter().map(|entry| {
             let mut outline = entry_outline::outline(entry, None);
             if matches!(&entry.body, Body::System { subtype, .. } if subtype == REWIND) {
                 outline.facts.push(Fact::ResumesHere);
             }
+            outline.facts.append(&mut found.facts);
             outline
         });
         out.items.extend(outlines);
@@ -283,9 +389,25 @@ impl Decoder for MessageDecoder {
 
     fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
         let before = out.flaws.len();
-        let entries = self.entries(record, out);
-        entry_outline::push_entries(record, before, entries, out);
+        let entries = self.entries(record, out).entries;
+        match self.is_document {
+            true => out.items.extend(entries),
+            false => entry_outline::push_entries(record, before, entries, out),
+        }
     }
+
+    fn is_record(&self, object: &str) -> bool {
+        fold::is_record(object)
+    }
+}
+
+/// Returns whether the program would not resume a log: nobody wrote a message in it. A resume leaves such
+/// a log beside the one that it continues.
+pub(super) fn is_idle(entries: &[Entry]) -> bool {
+    !entries.iter().any(|entry| match &entry.body {
+        Body::Message(message) => !message.meta && !message.blocks.is_empty(),
+        _ => false,
+    })
 }
 
 /// The content of a message.

@@ -13,21 +13,27 @@
 //! | `messages[].first` | its first content, if it differs |
 //! | `messages[].results` | id for an entry with the results in `toolCalls`, if no message has them |
 //! | `messages[].spawned` | sub-agent whose work the message reports |
-//! | `resumes` | `id` and `parent` of the entry at which the program resumes, if the newest messages were rewound; in the last line |
+//! | `resumes` | `id` and `parent` of the entry at which the program resumes, if the newest messages were rewound; in the last line, and in one that annals wrote after it |
+//! | `leaf` | the message at which the program would resume, in a line that it does not send |
+//! | `note` | the line, if it is a note |
+//! | `own` | the metadata is written by annals |
+//! | `expires` | the log says when it was last changed, so the program deletes it some time later; in the first line with metadata |
+//! | `document` | the file is one document, so nothing can be appended to it; in the same line |
 //!
 //! Lines have the numbers that they have in a `.jsonl` file: a line that adds nothing becomes empty.
 //! A line that cannot be parsed is kept as it is, and the decoder reports it.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::json::{Pairs, Raw, Text, object, quote};
+use crate::json::{Flag, Pairs, Raw, Text, object, quote};
+use crate::layout::PROGRAM;
 use crate::layout::salvage::whole_objects;
 use crate::model::DocumentFormat;
 
 /// A log of patches.
 pub(super) static PATCHES: DocumentFormat = DocumentFormat {
     name: "gemini-patches",
-    keeps_lines: false,
+    keeps_lines: true,
     to_lines: |bytes| {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
@@ -48,7 +54,11 @@ pub(super) static DOCUMENT: DocumentFormat = DocumentFormat {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let lines = document_lines(bytes);
         let lines: Vec<&[u8]> = lines.iter().map(Vec::as_slice).collect();
-        Fold::default().lines(&lines)
+        let fold = Fold {
+            is_document: true,
+            ..Fold::default()
+        };
+        fold.lines(&lines)
     },
 };
 
@@ -78,6 +88,17 @@ object! {
         "id" => id: Text<'a>,
         "type" => kind: Text<'a>,
         "sessionId" => session: Text<'a>,
+        "note" => note: Raw<'a>,
+        "annals" => annex: Annex<'a>,
+    }
+}
+
+object! {
+    struct Annex<'a> {
+        "program" => program: Text<'a>,
+        "id" => id: Text<'a>,
+        "parent" => parent: Raw<'a>,
+        "aside" => aside: Flag,
     }
 }
 
@@ -86,6 +107,7 @@ object! {
         "id" => id: Text<'a>,
         "content" => content: Raw<'a>,
         "toolCalls" => calls: Raw<'a>,
+        "annals" => annex: Annex<'a>,
     }
 }
 
@@ -103,6 +125,21 @@ object! {
 
 object! {
     struct Answer<'a> { "id" => id: Text<'a>, }
+}
+
+/// Suffix of the id of the entry at which the program resumes after a rewind.
+const RESUMED: &str = "-resumed";
+
+/// Suffix of the id of the entry with the results of a message's calls.
+const RESULTS: &str = "-results";
+
+/// Returns whether an object is a line of a log and not part of one.
+pub(super) fn is_record(object: &str) -> bool {
+    let patch: Patch<'_> = Raw(Some(object)).parse();
+    let is_message = patch.kind.get().is_some() && patch.id.get().is_some();
+    let is_own = patch.annex.program.get() == Some(PROGRAM);
+    let is_metadata = patch.session.get().is_some();
+    is_message || is_own || is_metadata || patch.set.is_some() || patch.rewind.get().is_some()
 }
 
 /// Returns the metadata, the messages and the rest of a document as lines of a log.
@@ -192,9 +229,18 @@ fn metadata(members: &[(std::borrow::Cow<'_, str>, Raw<'_>)]) -> Option<String> 
 /// A message, in the line that has its id first.
 struct Slot<'a> {
     id: String,
-    parent: Option<usize>,
+    parent: Parent,
     first: &'a str,
     last: &'a str,
+    is_aside: bool,
+}
+
+/// The parent of a message.
+enum Parent {
+    /// The message that was the last one.
+    Last(Option<usize>),
+    /// The entry that annals named; `None` if it has none.
+    Named(Option<String>),
 }
 
 /// What a line adds.
@@ -204,6 +250,13 @@ enum Line<'a> {
         session: Option<String>,
         metadata: Option<String>,
         slots: Vec<usize>,
+        /// Whether annals wrote the line.
+        is_own: bool,
+        note: Option<&'a str>,
+        /// The entry after a rewind that the line continues.
+        resumed: Option<String>,
+        /// The message at which the program resumes, if it does not send those of the line.
+        leaf: Option<usize>,
     },
 }
 
@@ -215,6 +268,9 @@ struct Fold<'a> {
     by_id: HashMap<String, usize>,
     /// The messages that the program would show now.
     current: Vec<usize>,
+    is_document: bool,
+    /// Whether the log says when it was last changed.
+    expires: bool,
 }
 
 impl<'a> Fold<'a> {
@@ -241,6 +297,7 @@ impl<'a> Fold<'a> {
         let is_derived = |(line, _): &(Line<'a>, bool)| matches!(line, Line::Derived { .. });
         let last = derived.iter().rposition(is_derived);
         let mut out = Vec::new();
+        let mut is_first = true;
         for (number, (line, ends)) in derived.iter().enumerate() {
             match line {
                 Line::Kept(bytes) => push_line(&mut out, bytes),
@@ -248,14 +305,33 @@ impl<'a> Fold<'a> {
                     session,
                     metadata,
                     slots,
+                    is_own,
+                    note,
+                    resumed,
+                    leaf,
                 } => {
                     let mut members = Vec::new();
                     let resumes = resumes.as_ref().filter(|_| Some(number) == last);
-                    if metadata.is_some() || !slots.is_empty() || resumes.is_some() {
+                    let resumes = resumes.or(resumed.as_ref());
+                    let has_entries = metadata.is_some() || !slots.is_empty() || note.is_some();
+                    if has_entries || resumes.is_some() {
                         let session = session.as_ref().or(first.as_ref());
                         members.extend(session.map(|id| member("session", &quote(id))));
                         members.extend(metadata.as_ref().map(|text| member("metadata", text)));
                     }
+                    if metadata.is_some() {
+                        let is_first = std::mem::take(&mut is_first);
+                        let flags = [
+                            ("own", *is_own),
+                            ("expires", is_first && self.expires),
+                            ("document", is_first && self.is_document),
+                        ];
+                        let flags = flags.iter().filter(|(_, is)| *is);
+                        members.extend(flags.map(|(name, _)| member(name, "true")));
+                    }
+                    members.extend(note.map(|line| member("note", line)));
+                    let leaf = leaf.and_then(|at| self.last_id(at, &tools));
+                    members.extend(leaf.map(|id| member("leaf", &quote(id))));
                     if !slots.is_empty() {
                         let slots = slots.iter().filter_map(|at| self.slot(*at, &tools));
                         let slots: Vec<String> = slots.collect();
@@ -280,19 +356,21 @@ impl<'a> Fold<'a> {
     /// Returns the entry at which the program resumes if that is not the newest message: what comes
     /// after it was rewound.
     fn resumes(&self, tools: &Tools) -> Option<String> {
-        let newest = self.slots.len().checked_sub(1)?;
+        let newest = self.slots.iter().rposition(|slot| !slot.is_aside)?;
         let last = self.current.last().copied();
         if last == Some(newest) {
             return None;
         }
-        let (name, parent) = match last.and_then(|at| Some((at, self.slots.get(at)?))) {
-            Some((at, slot)) => (&*slot.id, Some(tools.results.get(&at).unwrap_or(&slot.id))),
-            None => ("start", None),
-        };
-        let id = member("id", &quote(&format!("{name}-resumed")));
-        let parent = parent.map(|parent| member("parent", &quote(parent)));
-        let members: Vec<String> = std::iter::once(id).chain(parent).collect();
-        Some(format!("{{{}}}", members.join(",")))
+        let name = last.and_then(|at| self.slots.get(at));
+        let name = name.map_or("start", |slot| slot.id.as_str());
+        let parent = last.and_then(|at| self.last_id(at, tools));
+        Some(resumed_entry(name, parent.map(String::as_str)))
+    }
+
+    /// Returns the id of the last entry of a message: its own, or that of its results.
+    fn last_id<'s>(&'s self, at: usize, tools: &'s Tools) -> Option<&'s String> {
+        let slot = self.slots.get(at)?;
+        Some(tools.results.get(&at).unwrap_or(&slot.id))
     }
 
     /// Applies a line.
@@ -306,6 +384,11 @@ impl<'a> Fold<'a> {
         };
         let mut slots = Vec::new();
         let mut set = None;
+        let mut is_list = false;
+        let mut note = None;
+        let mut resumed = None;
+        let mut leaf = None;
+        let is_own = patch.annex.program.get() == Some(PROGRAM);
         if let Some(id) = patch.rewind.get() {
             let at = self.by_id.get(id);
             let at = at.and_then(|at| self.current.iter().position(|known| known == at));
@@ -315,8 +398,14 @@ impl<'a> Fold<'a> {
                 return Line::Kept(bytes);
             };
             set = Some(members);
+            is_list = true;
+        } else if is_own && patch.note.is_some() {
+            note = Some(text.trim());
         } else if patch.kind.get().is_some() {
+            resumed = self.resumed(&patch.annex);
+            let last = self.current.last().copied();
             slots.extend(self.add(number, 0, text));
+            leaf = last.filter(|_| patch.annex.aside.0 && is_own);
         } else {
             let Ok(Pairs(members)) = serde_json::from_str(text) else {
                 return Line::Kept(bytes);
@@ -327,8 +416,12 @@ impl<'a> Fold<'a> {
         for (name, value) in &set {
             match (&**name, value.text()) {
                 ("sessionId", Some(id)) if !id.is_empty() => self.session = Some(id.into_owned()),
+                ("lastUpdated", _) => self.expires = true,
                 ("messages", _) if value.is_list() => {
-                    self.current.clear();
+                    // Those of metadata are added.
+                    if is_list || self.is_document {
+                        self.current.clear();
+                    }
                     let list = value.list();
                     let list = list.iter().enumerate();
                     for (at, message) in list.filter_map(|(at, raw)| Some((at, raw.0?))) {
@@ -345,7 +438,25 @@ impl<'a> Fold<'a> {
             session: self.session.clone(),
             metadata: patched.filter(|_| !known),
             slots,
+            is_own,
+            note,
+            resumed,
+            leaf,
         }
+    }
+
+    /// Returns the entry after a rewind that a message of annals continues. It would otherwise be gone,
+    /// because the message is the newest one.
+    fn resumed(&self, annex: &Annex<'_>) -> Option<String> {
+        let parent = annex.parent.text()?;
+        let name = parent.strip_suffix(RESUMED)?;
+        if self.by_id.contains_key(&*parent) {
+            return None;
+        }
+        let last = self.current.last().and_then(|at| self.slots.get(*at));
+        let last = last.map(|slot| slot.id.as_str());
+        let is_it = last.unwrap_or("start") == name;
+        is_it.then(|| resumed_entry(name, last))
     }
 
     /// Adds a message, or replaces the content of a known one. Returns a new message.
@@ -354,7 +465,8 @@ impl<'a> Fold<'a> {
         if !is_new && let Some(slot) = self.slots.get_mut(slot) {
             slot.last = raw;
         }
-        if is_new || !self.current.contains(&slot) {
+        let is_aside = self.slots.get(slot).is_some_and(|slot| slot.is_aside);
+        if !is_aside && (is_new || !self.current.contains(&slot)) {
             self.current.push(slot);
         }
         is_new.then_some(slot)
@@ -370,7 +482,10 @@ impl<'a> Fold<'a> {
     /// Returns the slot of a message, and whether it is new.
     fn slot_of(&mut self, number: usize, at: usize, raw: &'a str) -> (usize, bool) {
         let message: Message<'_> = Raw(Some(raw)).parse();
-        let id = match message.id.non_empty() {
+        let annex = &message.annex;
+        let is_own = annex.program.get() == Some(PROGRAM);
+        let own_id = annex.id.non_empty().filter(|_| is_own);
+        let id = match message.id.non_empty().or(own_id) {
             Some(id) => id.to_owned(),
             None => format!("at-{}", (number + 1) * 10_000 + at),
         };
@@ -379,23 +494,38 @@ impl<'a> Fold<'a> {
         }
         let slot = self.slots.len();
         self.by_id.insert(id.clone(), slot);
+        // An entry after a rewind is only there if the line before a message says so.
+        let is_there = |id: &str| !id.ends_with(RESUMED) || self.is_known(id);
+        let named = annex.parent.text().filter(|id| is_there(id));
+        let parent = match (named, annex.parent.0) {
+            (Some(id), _) => Parent::Named(Some(id.into_owned())),
+            (None, Some("null")) => Parent::Named(None),
+            _ => Parent::Last(self.current.last().copied()),
+        };
         self.slots.push(Slot {
             id,
-            parent: self.current.last().copied(),
+            parent,
             first: raw,
             last: raw,
+            is_aside: is_own && annex.aside.0,
         });
         (slot, true)
+    }
+
+    /// Returns whether there is, or was, an entry with the id after a rewind.
+    fn is_known(&self, id: &str) -> bool {
+        let message = id.strip_suffix(RESUMED).unwrap_or(id);
+        message == "start" || self.by_id.contains_key(id) || self.by_id.contains_key(message)
     }
 
     /// Returns a message as a member of a derived line.
     fn slot(&self, at: usize, tools: &Tools) -> Option<String> {
         let slot = self.slots.get(at)?;
         let mut members = vec![member("id", &quote(&slot.id))];
-        let parent = slot.parent.and_then(|parent| {
-            let id = self.slots.get(parent).map(|parent| &parent.id);
-            tools.results.get(&parent).or(id)
-        });
+        let parent = match &slot.parent {
+            Parent::Last(last) => last.and_then(|at| self.last_id(at, tools)),
+            Parent::Named(id) => id.as_ref(),
+        };
         members.extend(parent.map(|parent| member("parent", &quote(parent))));
         members.push(member("message", slot.last));
         if slot.first != slot.last {
@@ -432,7 +562,7 @@ impl Tools {
             for call in message.calls.list().into_iter().map(Raw::parse::<Call<'_>>) {
                 let id = call.id.or_empty();
                 if call.result.is_list() && !answered.contains(id) {
-                    tools.results.insert(at, format!("{}-results", slot.id));
+                    tools.results.insert(at, format!("{}{RESULTS}", slot.id));
                 }
                 if let Some(agent) = call.agent.owned() {
                     tools.agents.insert(id.to_owned(), agent);
@@ -441,6 +571,14 @@ impl Tools {
         }
         tools
     }
+}
+
+/// Returns the entry at which the program resumes after a rewind, with the last message that is left.
+fn resumed_entry(name: &str, parent: Option<&str>) -> String {
+    let id = member("id", &quote(&format!("{name}{RESUMED}")));
+    let parent = parent.map(|parent| member("parent", &quote(parent)));
+    let members: Vec<String> = std::iter::once(id).chain(parent).collect();
+    format!("{{{}}}", members.join(","))
 }
 
 fn member(name: &str, json: &str) -> String {

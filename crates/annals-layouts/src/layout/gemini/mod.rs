@@ -1,4 +1,4 @@
-//! The layout of Gemini CLI, read-only.
+//! The layout of Gemini CLI.
 //!
 //! ```text
 //! projects.json                                     {projects: {"/abs/cwd": "slug"}}
@@ -8,6 +8,7 @@
 //! tmp/<slug>/chats/session-<minute>-<id8>.json      a session of older versions: one document
 //! tmp/<slug>/chats/<session>/<agent>.jsonl          a sub-agent
 //! tmp/<slug>/logs.json                              prompts that were typed: one array
+//! annals/…                                          files of annals, such as todos: see `own_files.rs`
 //! ```
 //!
 //! A `.jsonl` file is a log of patches. A line is one of:
@@ -18,6 +19,7 @@
 //! | `{id, timestamp, type, content, …}` | a message; a line with a known id replaces the message in its place |
 //! | `{"$set": {…}}` | changes metadata; `messages` replaces the whole list |
 //! | `{"$rewindTo": id}` | removes that message and all after it; an unknown id removes all |
+//! | `{type, annals, …}` without `id` | only read by annals: see `write.rs` |
 //!
 //! A `.json` file has the metadata and the list `messages`. Both are derived to one line per message
 //! or change (`fold`), so a message is read once, in its place, with its last content and with the
@@ -41,12 +43,15 @@
 mod decode;
 mod fold;
 mod path;
+mod project_root;
+mod write;
 
 use std::path::{Path, PathBuf};
 
 use crate::model::{Artifact, ArtifactKind};
 
 use super::opaque::OpaqueDecoder;
+use super::todos::TodosDecoder;
 use super::{Decoder, Env, Layout, LayoutChecks, LayoutSpec, Writer};
 
 /// The layout of Gemini CLI.
@@ -58,6 +63,8 @@ static SPEC: LayoutSpec = LayoutSpec {
     // The program reads the time from the file.
     expires_by_mtime: false,
     has_secret_files: true,
+    attributes: &["forked_from"],
+    is_idle_volume: Some(decode::is_idle),
     ..LayoutSpec::new("gemini")
 };
 
@@ -102,12 +109,13 @@ impl Layout for Gemini {
             ArtifactKind::History | ArtifactKind::SessionList | ArtifactKind::Settings => {
                 Box::new(decode::DocumentDecoder(artifact.clone()))
             }
+            ArtifactKind::Todos => Box::new(TodosDecoder),
             _ => Box::new(OpaqueDecoder),
         }
     }
 
     fn writer(&self) -> Option<&dyn Writer> {
-        None
+        Some(self)
     }
 
     fn checks(&self) -> &dyn LayoutChecks {

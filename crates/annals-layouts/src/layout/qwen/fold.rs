@@ -4,18 +4,27 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::json::{Raw, Text, object, quote};
+use crate::layout::PROGRAM;
 use crate::layout::derived::{
     Counts, DerivedLine, DerivedLog, call_block, count, log_lines, owned, result_block, split_mark,
     text_block, thinking_block,
 };
+use crate::layout::extension::Extension;
 use crate::model::DocumentFormat;
 
 /// The log of a session or sub-agent.
 pub(super) static CHAT: DocumentFormat = DocumentFormat {
     name: "qwen-chat",
-    keeps_lines: false,
+    keeps_lines: true,
     to_lines,
 };
+
+/// Type of lines with annotations, and subtype of records in the chain that only annals reads.
+pub(super) const OWN: &str = "annals";
+
+/// Kinds of such records that are messages: a message of a program, and a part of a reply.
+pub(super) const MESSAGE: &str = "message";
+pub(super) const REPLY: &str = "assistant";
 
 object! {
     struct Line<'a> {
@@ -33,6 +42,8 @@ object! {
         "toolCallResult" => result: CallResult<'a>,
         "subtype" => subtype: Text<'a>,
         "systemPayload" => payload: Payload<'a>,
+        "note" => note: Raw<'a>,
+        "annals" => annex: Raw<'a>,
     }
 }
 
@@ -119,13 +130,29 @@ object! {
     }
 }
 
+/// Types of records through which the program follows links.
+pub(super) const IN_CHAIN: [&str; 4] = ["user", "assistant", "tool_result", "system"];
+
 /// Name of the telemetry with the tokens of a response.
 const RESPONSE: &str = "qwen-code.api_response";
 
 /// Beginning of the names of the program's own sub-agents, which have no logs.
 const OWN_AGENT: &str = "managed-";
 
-fn to_lines(bytes: &[u8]) -> Vec<u8> {
+/// Returns whether an object is a record of a chat and not part of one.
+pub(super) fn is_record(object: &str) -> bool {
+    let line: Line<'_> = Raw(Some(object)).parse();
+    let is_own = line.kind.get() == Some(OWN) && line.annex.is_some();
+    line.kind.non_empty().is_some() && (is_own || line.id.non_empty().is_some())
+}
+
+/// Returns whether the program follows links through a record.
+pub(super) fn is_in_chain(record: &str) -> bool {
+    let line: Line<'_> = Raw(Some(record)).parse();
+    line.id.non_empty().is_some() && IN_CHAIN.contains(&line.kind.or_empty())
+}
+
+pub(super) fn to_lines(bytes: &[u8]) -> Vec<u8> {
     let (mark, bytes) = split_mark(bytes);
     let mut log = DerivedLog::new(mark);
     let lines: Vec<(&[u8], Option<&str>, Option<Line<'_>>)> = log_lines(bytes)
@@ -148,17 +175,12 @@ fn to_lines(bytes: &[u8]) -> Vec<u8> {
             cwd: parsed.cwd.owned(),
             branch: parsed.branch.owned(),
             version: parsed.version.owned(),
+            annex: parsed.annex,
+            more: fold.more.take().into_iter().collect(),
             record: Raw(*text),
             ..derived
         };
         log.add(line, Some(&derived));
-        for more in fold.more.drain(..) {
-            let more = DerivedLine {
-                time: owned(parsed.timestamp),
-                ..more
-            };
-            log.add(b"", Some(&more));
-        }
     }
     log.into_bytes()
 }
@@ -176,8 +198,8 @@ struct Fold<'a> {
     summaries: HashMap<String, String>,
     /// Responses that were counted.
     counted: HashSet<String>,
-    /// Further lines that the current record gives.
-    more: Vec<DerivedLine<'a>>,
+    /// A further entry of the current record.
+    more: Option<DerivedLine<'a>>,
 }
 
 impl<'a> Fold<'a> {
@@ -211,6 +233,14 @@ impl<'a> Fold<'a> {
             "tool_result" => DerivedLine::message("user", blocks(line)),
             "assistant" => self.reply(number, line),
             "system" => self.system(line),
+            OWN if line.note.is_some() => {
+                let annex: Extension<'_> = line.annex.parse();
+                return DerivedLine {
+                    id: annex.id.owned(),
+                    note: line.note,
+                    ..DerivedLine::new("note")
+                };
+            }
             // The program does not follow links through records of other types.
             _ => return DerivedLine::new(kind),
         };
@@ -234,10 +264,14 @@ impl<'a> Fold<'a> {
         let parent = line.parent.non_empty();
         let event = parent.filter(|id| self.answered.contains(*id));
         let event = event.and_then(|id| self.telemetry.get(id));
-        let response = event.and_then(|event| event.response.owned());
+        let annex: Extension<'_> = line.annex.parse();
+        let response = annex.response.owned();
+        let response = response.or_else(|| event.and_then(|event| event.response.owned()));
         let response = response.or_else(|| line.id.owned());
         let response = response.unwrap_or_else(|| format!("line-{}", number + 1));
-        if line.usage.is_some() && self.counted.insert(response.clone()) {
+        // Each record that annals wrote has what it adds to its response.
+        let is_own = annex.program.get() == Some(PROGRAM);
+        if line.usage.is_some() && (self.counted.insert(response.clone()) || is_own) {
             reply.usage = Some(counts(&line.usage.parse(), &mut reply.fault));
         }
         reply.response = Some(response);
@@ -247,6 +281,7 @@ impl<'a> Fold<'a> {
     fn system(&mut self, line: &Line<'a>) -> DerivedLine<'a> {
         let subtype = line.subtype.or_empty();
         let payload = &line.payload;
+        let annex: Extension<'_> = line.annex.parse();
         match subtype {
             "chat_compression" if payload.history.is_list() => {
                 let id = line.id.or_empty();
@@ -256,17 +291,33 @@ impl<'a> Fold<'a> {
                 let parts = parts.flat_map(|message| message.parts.list());
                 let texts = parts.filter_map(|part| part.parse::<Part<'_>>().text.owned());
                 let blocks = texts.map(|text| text_block(&text)).collect();
-                self.more.push(DerivedLine {
-                    id: Some(summary.clone()),
-                    parent: Some(id.to_owned()),
+                let message = DerivedLine {
                     meta: true,
                     summary: true,
-                    resumes: true,
                     ..DerivedLine::message("user", blocks)
+                };
+                if annex.compact.0 {
+                    // The compaction before it has a record of its own.
+                    return message;
+                }
+                self.more = Some(DerivedLine {
+                    id: Some(summary.clone()),
+                    parent: Some(id.to_owned()),
+                    time: owned(line.timestamp),
+                    resumes: true,
+                    ..message
                 });
                 self.summaries.insert(id.to_owned(), summary);
                 DerivedLine::new("compaction")
             }
+            OWN => match annex.kind.or_empty() {
+                MESSAGE => DerivedLine::message("system", Vec::new()),
+                REPLY => DerivedLine {
+                    response: annex.response.owned().or_else(|| line.id.owned()),
+                    ..DerivedLine::message("assistant", Vec::new())
+                },
+                _ => DerivedLine::new(subtype),
+            },
             "slash_command" if payload.command.non_empty().is_some() => DerivedLine {
                 label: Some(subtype.to_owned()),
                 text: payload.command.owned(),
@@ -304,8 +355,9 @@ impl<'a> Fold<'a> {
                 ..Tokens::default()
             };
             let counts = counts(&tokens, &mut fault);
-            self.more.push(DerivedLine {
+            self.more = Some(DerivedLine {
                 fault,
+                time: owned(line.timestamp),
                 ..DerivedLine::response(response, event.model.owned(), counts)
             });
         }

@@ -1,10 +1,11 @@
-//! The layout of Qwen Code, read-only.
+//! The layout of Qwen Code.
 //!
 //! ```text
 //! projects/<directory>/chats/<session>.jsonl                   a session; all but letters and digits is `-`
 //! projects/<directory>/subagents/<session>/agent-<id>.jsonl    a sub-agent
 //! projects/<directory>/subagents/<session>/agent-<id>.meta.json   its kind, task and call
 //! todos/<session>.json                                         todos
+//! annals/…                                                     files of annals, such as todos of sub-agents: see `own_files.rs`
 //! settings.json, oauth_creds.json, .env, …                     not read: settings and secrets
 //! usage_record.jsonl                                           not read: running sums per process
 //! ```
@@ -17,6 +18,7 @@
 //! | `assistant` | `message {parts}`, `model`, `usageMetadata` |
 //! | `tool_result` | `message {parts}`, `toolCallResult {callId, status}` |
 //! | `system` | `subtype`, `systemPayload` |
+//! | `annals`, and the member `annals` of any record | only read by annals: see `write.rs` |
 //!
 //! Parts are those of Gemini's API: `{text, thought?}`, `{functionCall {id, name, args}}`,
 //! `{functionResponse {id, response {output} or {error}}}`, `{inlineData {mimeType, data}}`. Subtypes of
@@ -37,19 +39,21 @@
 //! follows it; only one of them is counted. Telemetry of a sub-agent with a log of its own is not
 //! counted.
 
+mod decode;
 mod fold;
+mod output;
+mod path;
+mod write;
 
 use std::path::{Path, PathBuf};
 
-use crate::json::{Raw, Text, object};
-use crate::model::{AgentId, Artifact, ArtifactKind, Body, Entry, Framing, Outline, SessionId};
+use crate::json;
+use crate::model::{Artifact, ArtifactKind, Framing};
 
-use super::derived::LineDecoder;
+use super::derived::{LineDecoder, RecordDecoder};
 use super::opaque::OpaqueDecoder;
-use super::{
-    Decoded, Decoder, Env, Layout, LayoutChecks, LayoutSpec, Record, Writer, entry_outline,
-    path_parts, todos,
-};
+use super::todos::TodosDecoder;
+use super::{Decoder, Env, Layout, LayoutChecks, LayoutSpec, RepairRules, Writer};
 
 /// The layout of Qwen Code.
 #[derive(Debug)]
@@ -57,6 +61,7 @@ pub struct Qwen;
 
 static SPEC: LayoutSpec = LayoutSpec {
     follows_parent_links: true,
+    has_secret_files: true,
     ..LayoutSpec::new("qwen")
 };
 
@@ -79,104 +84,48 @@ impl Layout for Qwen {
     }
 
     fn may_hold_files(&self, dir: &Path) -> bool {
-        match *path_parts(dir).unwrap_or_default().as_slice() {
-            ["projects" | "todos"] => true,
-            ["projects", folder] => is_folder(folder),
-            ["projects", folder, "chats" | "subagents"] => is_folder(folder),
-            ["projects", folder, "subagents", session] => {
-                is_folder(folder) && is_folder(session) && SessionId::new(session).is_ok()
-            }
-            _ => false,
-        }
+        path::may_hold_files(dir)
     }
 
     fn may_hold_logs(&self, dir: &Path) -> bool {
-        self.may_hold_files(dir) && !dir.starts_with("todos")
+        dir.starts_with("projects") && path::may_hold_files(dir)
     }
 
     fn classify(&self, path: &Path) -> Option<Artifact> {
-        match *path_parts(path)?.as_slice() {
-            ["todos", file] => Some(Artifact {
-                session: Some(SessionId::new(file.strip_suffix(".json")?).ok()?),
-                ..Artifact::new(ArtifactKind::Todos)
-            }),
-            ["projects", folder, "chats", file] if is_folder(folder) => Some(Artifact {
-                folder: Some(folder.to_owned()),
-                session: Some(SessionId::new(file.strip_suffix(".jsonl")?).ok()?),
-                framing: Framing::Document(&fold::CHAT),
-                ..Artifact::new(ArtifactKind::SessionLog)
-            }),
-            ["projects", folder, "subagents", session, file]
-                if is_folder(folder) && is_folder(session) =>
-            {
-                let name = file.strip_prefix("agent-")?;
-                let (agent, kind, framing) = match name.strip_suffix(".meta.json") {
-                    Some(agent) => (agent, ArtifactKind::AgentMeta, Framing::Lines),
-                    None => {
-                        let framing = Framing::Document(&fold::CHAT);
-                        (
-                            name.strip_suffix(".jsonl")?,
-                            ArtifactKind::AgentLog,
-                            framing,
-                        )
-                    }
-                };
-                Some(Artifact {
-                    folder: Some(folder.to_owned()),
-                    session: Some(SessionId::new(session).ok()?),
-                    agent: Some(AgentId::new(agent).ok()?),
-                    framing,
-                    ..Artifact::new(kind)
-                })
-            }
-            _ => None,
-        }
+        path::classify(path)
     }
 
     fn path_for(&self, artifact: &Artifact) -> PathBuf {
-        use ArtifactKind as K;
-        let session = artifact.session.as_ref().map(SessionId::as_str);
-        let Some(session) = session else {
-            return PathBuf::new();
-        };
-        let agent = artifact.agent.as_ref().map(AgentId::as_str);
-        match (artifact.kind, &artifact.folder, agent) {
-            (K::Todos, _, _) => format!("todos/{session}.json").into(),
-            (K::SessionLog, Some(folder), _) => {
-                format!("projects/{folder}/chats/{session}.jsonl").into()
-            }
-            (K::AgentLog | K::AgentMeta, Some(folder), Some(agent)) => {
-                let ending = match artifact.kind {
-                    K::AgentLog => "jsonl",
-                    _ => "meta.json",
-                };
-                format!("projects/{folder}/subagents/{session}/agent-{agent}.{ending}").into()
-            }
-            // The layout has no such files.
-            _ => PathBuf::new(),
-        }
+        path::path_for(artifact)
     }
 
     fn folder(&self, directory: &str) -> Option<String> {
-        let plain = |letter: char| match letter.is_ascii_alphanumeric() {
-            true => letter,
-            false => '-',
-        };
-        Some(directory.chars().map(plain).collect())
+        Some(path::folder(directory))
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
         match artifact.kind {
+            kind if kind.is_conversation() && artifact.framing == Framing::Lines => {
+                Box::new(RecordDecoder {
+                    to_lines: fold::to_lines,
+                    is_record: fold::is_record,
+                })
+            }
             kind if kind.is_conversation() => Box::new(LineDecoder),
+            ArtifactKind::Todos if path::is_own_file(artifact) => Box::new(TodosDecoder),
             kind @ (ArtifactKind::AgentMeta | ArtifactKind::Todos) => {
-                Box::new(DocumentDecoder(kind))
+                Box::new(decode::DocumentDecoder(kind))
             }
             _ => Box::new(OpaqueDecoder),
         }
     }
 
     fn writer(&self) -> Option<&dyn Writer> {
-        None
+        Some(self)
+    }
+
+    fn repair_rules(&self) -> &dyn RepairRules {
+        self
     }
 
     fn checks(&self) -> &dyn LayoutChecks {
@@ -184,13 +133,24 @@ impl Layout for Qwen {
     }
 }
 
-fn is_folder(name: &str) -> bool {
-    !name.is_empty() && !name.starts_with('.') && !name.contains('\0')
+impl RepairRules for Qwen {
+    fn can_have_children(&self, record: &[u8]) -> bool {
+        fold::is_in_chain(&String::from_utf8_lossy(record))
+    }
+
+    fn set_parent(&self, record: &[u8], parent: Option<&str>) -> Option<Vec<u8>> {
+        let parent = parent.map_or("null".to_owned(), json::quote);
+        json::set_members(record, &[("parentUuid", &parent)])
+    }
+
+    fn set_id(&self, record: &[u8], id: &str) -> Option<Vec<u8>> {
+        json::set_members(record, &[("uuid", &json::quote(id))])
+    }
 }
 
 impl LayoutChecks for Qwen {
     fn is_program_file(&self, path: &Path) -> bool {
-        match *path_parts(path).unwrap_or_default().as_slice() {
+        match *super::path_parts(path).unwrap_or_default().as_slice() {
             ["projects", _, "memory", ..] => true,
             ["projects", _, file] => matches!(file, "meta.json" | "extract-cursor.json"),
             [
@@ -216,59 +176,5 @@ impl LayoutChecks for Qwen {
             ),
             _ => false,
         }
-    }
-}
-
-object! {
-    struct AgentMeta<'a> {
-        "agentType" => kind: Text<'a>,
-        "description" => description: Text<'a>,
-        "toolUseId" => call: Text<'a>,
-    }
-}
-
-object! {
-    struct TodoList<'a> { "todos" => todos: Raw<'a>, }
-}
-
-/// Decodes the descriptions of sub-agents, and todos.
-#[derive(Debug)]
-struct DocumentDecoder(ArtifactKind);
-
-impl DocumentDecoder {
-    fn entry<T>(&self, record: &Record<'_>, out: &mut Decoded<T>) -> Option<Entry> {
-        record.object(out, |text| {
-            let body = match self.0 {
-                ArtifactKind::Todos => {
-                    let list: TodoList<'_> = serde_json::from_str(text)?;
-                    let todos = list.todos.list().into_iter();
-                    let todos = todos.map(|todo| todos::decode_todo(&todo.parse()));
-                    Body::Todos(todos.collect())
-                }
-                _ => {
-                    let meta: AgentMeta<'_> = serde_json::from_str(text)?;
-                    Body::Agent {
-                        kind: meta.kind.owned(),
-                        description: meta.description.owned(),
-                        call: meta.call.owned(),
-                    }
-                }
-            };
-            Ok(Entry::new(record.span, body))
-        })
-    }
-}
-
-impl Decoder for DocumentDecoder {
-    fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
-        let entry = self.entry(record, out);
-        let outline = entry.map(|entry| Outline::new(entry.span));
-        out.items.extend(outline);
-    }
-
-    fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
-        let before = out.flaws.len();
-        let entry = self.entry(record, out);
-        entry_outline::push_entries(record, before, entry, out);
     }
 }

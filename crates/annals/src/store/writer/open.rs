@@ -311,6 +311,7 @@ impl Store {
         options: WriteOptions,
     ) -> Result<SessionWriter> {
         let writer = layout_writer(&files.root)?;
+        let file = &continued_volume(&files.root, file)?;
         if file.is_archived() {
             return Err(Error::refused(format!(
                 "{} is archived and cannot be changed; {} restores it",
@@ -373,6 +374,31 @@ impl Store {
         session.refresh_list()?;
         Ok(session)
     }
+}
+
+/// Returns a log with the volume that its program resumes as the last one.
+fn continued_volume(root: &Root, file: &RootFile) -> Result<RootFile> {
+    let spec = root.layout.spec();
+    let (Some(is_idle), false) = (spec.is_idle_volume, file.earlier.is_empty()) else {
+        return Ok(file.clone());
+    };
+    let mut volumes: Vec<RootFile> = file.volumes().cloned().collect();
+    for volume in &mut volumes {
+        volume.earlier.clear();
+    }
+    for at in (0..volumes.len()).rev() {
+        let Some(volume) = volumes.get(at) else {
+            continue;
+        };
+        if !is_idle(&root.entries(volume)?) {
+            let volume = volumes.remove(at);
+            return Ok(RootFile {
+                earlier: volumes,
+                ..volume
+            });
+        }
+    }
+    Ok(file.clone())
 }
 
 /// Returns whether a log is empty and annals has begun no session in it.

@@ -380,6 +380,7 @@ fn fork_preserves_the_bytes_of_a_record_except_ids() {
             from: &from,
             to: &to,
             requested_id: &to,
+            previous: None,
             id: &id,
             parent,
             time,

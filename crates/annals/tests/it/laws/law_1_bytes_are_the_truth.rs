@@ -180,7 +180,8 @@ fn fork_changes_only_ids_and_links() {
                 .map(|volume| volume.read_records().unwrap())
                 .collect();
             // Its first record names the session that it was forked from.
-            let has_header = matches!(case.layout.name(), "codex" | "pi");
+            let has_header = matches!(case.layout.name(), "codex" | "gemini" | "pi");
+            let spec = case.layout.writer().unwrap().writer_spec();
             for (at, conversation) in tree.conversations.iter().enumerate() {
                 let path = tree.path(conversation);
                 let to =
@@ -196,6 +197,10 @@ fn fork_changes_only_ids_and_links() {
                 // A record with several entries is copied once.
                 let place = |at: &usize| (scan.outlines[*at].volume, scan.outlines[*at].span);
                 let mut records = path.clone();
+                if spec.copies_entries {
+                    // Each message of a record is a record of its own.
+                    records.clear();
+                }
                 records.dedup_by_key(|at| place(at));
                 let mut copied: Vec<&[u8]> = whole.iter().map(Vec::as_slice).collect();
                 if has_header {
