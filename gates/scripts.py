@@ -9,7 +9,13 @@ import shutil
 from dataclasses import dataclass
 
 # Lists derived from logs: any process that finds one stale may replace it as a whole.
-SESSION_LISTS = ("*/conversations.json", "*/sessions-index.json", "*/index.json", "*/session_index.jsonl")
+SESSION_LISTS = (
+    "*/conversations.json",
+    "*/sessions-index.json",
+    "*/index.json",
+    "*/session_index.jsonl",
+    "*/workspace.yaml",
+)
 
 PLAIN = {
     "claude-code": "2.1.325-s03-todos",
@@ -18,6 +24,7 @@ PLAIN = {
     "orchestrator": "notes-and-todos",
     "codex": "0.80-s01-qa",
     "pi": "0.73-s01-qa",
+    "copilot": "1.0-s01-qa",
 }
 FAMILY = {
     "claude-code": "subagents-every-placement",
@@ -26,6 +33,7 @@ FAMILY = {
     "orchestrator": "sub-agent",
     "codex": "made-sub-agent",
     "pi": "0.87-s03-tree",
+    "copilot": "1.0-s04-subagent",
 }
 TORN = {
     "claude-code": "torn-tail",
@@ -34,6 +42,7 @@ TORN = {
     "orchestrator": "torn-tail",
     "codex": "made-odd",
     "pi": "made-odd",
+    "copilot": "made-odd",
 }
 
 
@@ -77,6 +86,7 @@ DAMAGED = {
     "orchestrator": "glued-records",
     "codex": "made-odd",
     "pi": "made-odd",
+    "copilot": "made-odd",
 }
 # Fixtures with one session, so that the undo of its removal restores the whole root.
 ALONE = {name: FAMILY[name] for name in ("claude-code", "clog", "orchestrator")}

@@ -374,7 +374,6 @@ fn every_verb_that_writes_is_refused() {
     for (layout, fixture, session) in [
         ("gemini", "patches-rewind", "dd11a24e"),
         ("opencode", "made-sub-agent", "ses_top"),
-        ("copilot", "1.0-s01-qa", "a81d1ae2"),
         ("qwen", "0.24-s01-qa", "8c5474c3"),
         ("droid", "0.215-s01-qa", "3598f704"),
         ("cline", "3.0-s01-qa", "1794838340132"),
@@ -411,8 +410,9 @@ fn every_verb_that_writes_is_refused() {
 
 /// The verbs that a read-only layout refuses.
 #[test]
-fn sessions_of_codex_and_pi_are_written() {
+fn sessions_of_codex_pi_and_copilot_are_written() {
     for (layout, fixture, session) in [
+        ("copilot", "1.0-s01-qa", "a81d1ae2"),
         ("codex", "0.80-s01-qa", "01a1e48b"),
         ("pi", "0.73-s01-qa", "01a1e48f"),
     ] {
@@ -485,7 +485,6 @@ fn conversion_to_claude_code_keeps_the_conversation() {
         ("opencode", "made-sub-agent", 6),
         // Claude Code has one line per block of a reply.
         ("opencode", "1.1-s01-qa", 7),
-        ("copilot", "1.0-s01-qa", 8),
         ("qwen", "0.24-s02-tools", 15),
         ("cline", "3.0-s01-qa", 3),
     ] {

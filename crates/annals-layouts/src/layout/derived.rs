@@ -21,7 +21,9 @@
 //! | `custom` | a person gave the title |
 //! | `call` | call that started the agent |
 //! | `forked_from` | session that this one was forked from |
-//! | `record` | the record itself |
+//! | `note` | an annotation, for a line of the kind `note` |
+//! | `record` | the record itself; its member `annals` overrides the others |
+//! | `more` | lines of further entries of the record |
 //!
 //! A line that a fold could not parse is kept as it is, and the decoder reports it.
 
@@ -33,8 +35,9 @@ use crate::model::{
     TitleSource, Usage,
 };
 
+use super::extension::Extension;
 use super::usage_fields::{decode_count, decode_time};
-use super::{Decoded, Decoder, Record, content, entry_outline};
+use super::{Decoded, Decoder, Record, annotations, content, entry_outline};
 
 object! {
     struct Line<'a> {
@@ -65,7 +68,14 @@ object! {
         "custom" => custom: Flag,
         "call" => call: Text<'a>,
         "forked_from" => forked_from: Text<'a>,
+        "note" => note: Raw<'a>,
+        "record" => record: Raw<'a>,
+        "more" => more: Raw<'a>,
     }
+}
+
+object! {
+    struct OwnRecord<'a> { "annals" => annex: Extension<'a>, }
 }
 
 /// Uncached input, cache reads, cache writes and output.
@@ -104,7 +114,9 @@ pub(super) struct DerivedLine<'a> {
     pub(super) custom: bool,
     pub(super) call: Option<String>,
     pub(super) forked_from: Option<String>,
+    pub(super) note: Raw<'a>,
     pub(super) record: Raw<'a>,
+    pub(super) more: Vec<DerivedLine<'a>>,
 }
 
 impl<'a> DerivedLine<'a> {
@@ -184,7 +196,18 @@ impl<'a> DerivedLine<'a> {
         add("custom", flag(self.custom));
         add("call", quoted(&self.call));
         add("forked_from", quoted(&self.forked_from));
+        add("note", raw(self.note));
         add("record", raw(self.record));
+        let more = self.more.iter().map(|line| {
+            let mut json = Vec::new();
+            line.write(&mut json);
+            String::from_utf8_lossy(&json).into_owned()
+        });
+        let more: Vec<String> = more.collect();
+        add(
+            "more",
+            (!more.is_empty()).then(|| format!("[{}]", more.join(","))),
+        );
         out.extend_from_slice(format!("{{{}}}", members.join(",")).as_bytes());
     }
 }
@@ -263,6 +286,21 @@ impl LineOrder {
         let session = line.session.clone().unwrap_or_default();
         line.parent = self.last.insert(session, id.clone());
         line.id = Some(id);
+    }
+
+    /// Like [`add`](Self::add), but the next entry follows the one before.
+    pub(super) fn add_aside(
+        &mut self,
+        number: usize,
+        id: Option<&str>,
+        line: &mut DerivedLine<'_>,
+    ) {
+        self.add(number, id, line);
+        let session = line.session.clone().unwrap_or_default();
+        match line.parent.clone() {
+            Some(before) => self.last.insert(session, before),
+            None => self.last.remove(&session),
+        };
     }
 }
 
@@ -345,7 +383,7 @@ struct DerivedEntry {
 
 impl Decoder for LineDecoder {
     fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
-        if let Some(found) = derived_entry(record, out) {
+        for found in derived_entries(record, out) {
             let mut outline = entry_outline::outline(&found.entry, found.recorded);
             let fork = found.forked_from.as_deref();
             let fork = fork.map(|id| Fact::Attribute("forked_from", id.into()));
@@ -358,28 +396,35 @@ impl Decoder for LineDecoder {
 
     fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
         let before = out.flaws.len();
-        let found = derived_entry(record, out).map(|found| found.entry);
+        let found = derived_entries(record, out);
+        let found = found.into_iter().map(|found| found.entry);
         entry_outline::push_entries(record, before, found, out);
     }
 }
 
-fn derived_entry<T>(record: &Record<'_>, out: &mut Decoded<T>) -> Option<DerivedEntry> {
-    let mut fault = None;
+/// Decodes the entry of a line, and those of its further lines.
+fn derived_entries<T>(record: &Record<'_>, out: &mut Decoded<T>) -> Vec<DerivedEntry> {
+    let mut faults = Vec::new();
     let found = record.object(out, |text| {
         let line: Line<'_> = serde_json::from_str(text)?;
-        fault = line.fault.owned();
-        let recorded = line.recorded.0.and_then(Money::parse);
-        Ok(DerivedEntry {
-            entry: entry(&line, record.span),
-            recorded: recorded.filter(|cost| *cost != Money::default()),
-            forked_from: line.forked_from.owned(),
-            resumes: line.resumes.0,
-        })
+        let more = line.more.list().into_iter().map(Raw::parse::<Line<'_>>);
+        let lines = std::iter::once(line).chain(more);
+        let found = lines.map(|line| {
+            faults.extend(line.fault.owned());
+            let recorded = line.recorded.0.and_then(Money::parse);
+            DerivedEntry {
+                entry: entry(&line, record.span),
+                recorded: recorded.filter(|cost| *cost != Money::default()),
+                forked_from: line.forked_from.owned(),
+                resumes: line.resumes.0,
+            }
+        });
+        Ok(found.collect::<Vec<_>>())
     });
-    if let Some(fault) = fault {
+    for fault in faults {
         out.add_flaw(FlawKind::BadUsage, record.span, fault);
     }
-    found
+    found.unwrap_or_default()
 }
 
 fn entry(line: &Line<'_>, span: Span) -> Entry {
@@ -403,6 +448,7 @@ fn entry(line: &Line<'_>, span: Span) -> Entry {
             description: line.text.owned(),
             call: line.call.owned(),
         },
+        "note" => annotations::body(line.note),
         "typed" => Body::TypedPrompt {
             text: text(),
             project: None,
@@ -415,13 +461,21 @@ fn entry(line: &Line<'_>, span: Span) -> Entry {
         },
     };
     let mut entry = Entry::new(span, body);
+    entry.context.cwd = line.cwd.owned();
+    entry.context.git_branch = line.branch.owned();
+    entry.context.version = line.version.owned();
+    if line
+        .record
+        .0
+        .is_some_and(|record| record.contains("\"annals\""))
+    {
+        let own: OwnRecord<'_> = line.record.parse();
+        own.annex.apply_to_entry(&mut entry);
+    }
     entry.id = line.id.non_empty().map(EntryId::new);
     entry.parent = line.parent.non_empty().map(EntryId::new);
     entry.session = line.session.owned();
     entry.time = decode_time(line.time);
-    entry.context.cwd = line.cwd.owned();
-    entry.context.git_branch = line.branch.owned();
-    entry.context.version = line.version.owned();
     entry
 }
 

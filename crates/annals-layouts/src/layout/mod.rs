@@ -45,6 +45,7 @@ mod repair;
 mod reply;
 mod resume;
 mod salvage;
+mod scalars;
 mod spec;
 mod todos;
 mod usage_fields;
@@ -80,6 +81,7 @@ pub use repair::{PartialLinks, RepairRules};
 pub use reply::OpenReply;
 pub use resume::{RESUME_COMMANDS, ResumeCommand, resume_command};
 pub use salvage::{Piece, salvage};
+pub use scalars::set_scalars;
 pub use spec::{LayoutChecks, LayoutSpec, LogNames, SessionListWriter, WriterSpec};
 pub use write::{
     Change, Edit, EditPlan, ForkEdit, ForkParent, ListUpdate, NewSession, PROGRAM, PlanContext,

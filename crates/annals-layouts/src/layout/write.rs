@@ -418,6 +418,15 @@ pub enum Edit {
         /// Names and JSON values.
         members: Vec<(String, String)>,
     },
+    /// Sets scalars of a YAML document and keeps all other lines: see [`set_scalars`](super::set_scalars).
+    SetScalars {
+        /// The document, created if missing.
+        path: PathBuf,
+        /// Names and YAML values.
+        members: Vec<(String, String)>,
+        /// Further members of a new document.
+        defaults: Vec<(String, String)>,
+    },
     /// Creates a document, which must not exist with other content.
     Create {
         /// The document.

@@ -32,6 +32,17 @@ pub enum Framing {
     Files(&'static FileSetFormat),
 }
 
+impl Framing {
+    /// Whether records are derived from lines, one from each, so that the file can be appended to.
+    pub fn keeps_lines(self) -> bool {
+        match self {
+            Framing::Document(format) => format.keeps_lines,
+            Framing::Files(format) => format.keeps_lines,
+            Framing::Lines | Framing::LinesOrDocument(_) | Framing::Rows(_) => false,
+        }
+    }
+}
+
 /// Derives the records of a document.
 #[derive(Debug)]
 pub struct DocumentFormat {
@@ -62,6 +73,9 @@ pub struct FileSetFormat {
     pub name: &'static str,
     /// Whether the main file alone holds the messages, so that a copy of it is a copy of the session.
     pub is_whole: bool,
+    /// Whether each line of the main file gives one record, and the other files give none, so that it
+    /// can be appended to. Other files may only add entries to the records of lines.
+    pub keeps_lines: bool,
     /// Returns the paths that a file of the set leads to: files, or directories whose files belong to
     /// the set. Called with the main file, and with each file found.
     pub parts: fn(&Path) -> Vec<PathBuf>,

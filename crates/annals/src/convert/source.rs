@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::store::RootFile;
 use annals_jsonl::{self as jsonl, Line, LineEnding, OpenLog, RangeReader, Scanner};
 use annals_layouts::layout::Record;
-use annals_layouts::model::{Framing, Span};
+use annals_layouts::model::Span;
 
 use super::origin::{LineEnd, MAX_PIECE};
 
@@ -62,9 +62,7 @@ pub(super) fn each_line(
 ) -> Result<()> {
     let path = &file.path;
     let handle = file.open()?;
-    if let Framing::Document(format) = file.artifact.framing
-        && format.keeps_lines
-    {
+    if file.artifact.framing.keeps_lines() {
         return derived_lines(file, &handle, &mut visit);
     }
     let Some(share) = &file.slice else {

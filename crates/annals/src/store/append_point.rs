@@ -76,13 +76,12 @@ impl AppendPoint {
         let failed = |error| Error::io("read", &path, error);
         let end = handle.metadata().map_err(failed)?.len();
         // Without a message in the window, the next entry would start a new conversation.
-        let derived;
-        let records: &dyn ReadAt = match self.file.artifact.framing {
-            Framing::Document(format) => {
-                derived = record_source::derive_beginning(handle, end, format).map_err(failed)?;
-                &derived
-            }
-            _ => handle,
+        let framing = self.file.artifact.framing;
+        let derived = record_source::derive_beginning(&path, handle, end, framing);
+        let derived = derived.map_err(failed)?;
+        let records: &dyn ReadAt = match &derived {
+            Some(derived) => derived,
+            None => handle,
         };
         let is_shared = self.file.slice.is_some();
         let begins = |window: &TailWindow| is_shared && window.has_agent_start();
@@ -201,7 +200,7 @@ impl AppendPoint {
 
     /// Returns whether the records are derived from the whole file.
     fn is_derived(&self) -> bool {
-        matches!(self.file.artifact.framing, Framing::Document(_))
+        is_derived(self.file.artifact.framing)
     }
 
     /// Updates the state with an entry that continues the log.
@@ -407,11 +406,12 @@ pub(super) fn decode_derived(
     count: usize,
 ) -> Result<Vec<Entry>> {
     let failed = |error| Error::io("read", &file.path, error);
-    let Framing::Document(format) = file.artifact.framing else {
+    let handle = jsonl::open_to_read(&file.path).map_err(failed)?;
+    let framing = file.artifact.framing;
+    let derived = record_source::derive_beginning(&file.path, &handle, len, framing);
+    let Some(derived) = derived.map_err(failed)? else {
         return Ok(Vec::new());
     };
-    let handle = jsonl::open_to_read(&file.path).map_err(failed)?;
-    let derived = record_source::derive_beginning(&handle, len, format).map_err(failed)?;
     let mut scanner = Scanner::new(RangeReader::from_offset(&derived, 0));
     let mut lines = VecDeque::new();
     while let Some(line) = scanner.next().map_err(failed)? {
@@ -423,6 +423,11 @@ pub(super) fn decode_derived(
     }
     let records = lines.iter().map(|(bytes, span)| (bytes, *span));
     Ok(decode_records(root, &file.artifact, records, None))
+}
+
+/// Returns whether records are derived from the whole file.
+pub(super) fn is_derived(framing: Framing) -> bool {
+    matches!(framing, Framing::Document(_) | Framing::Files(_))
 }
 
 /// Returns the last record if it follows the leaf, in layouts whose program continues there.

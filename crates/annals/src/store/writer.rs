@@ -27,11 +27,11 @@ use annals_jsonl::{self as jsonl, AppendOptions, Create, Durability, FileId, Log
 use annals_layouts::Subject;
 use annals_layouts::json;
 use annals_layouts::layout::{
-    AppendState, Change, Edit, EditPlan, NewSession, PlanContext, Spawn, Writer,
+    AppendState, Change, Edit, EditPlan, NewSession, PlanContext, Spawn, Writer, set_scalars,
 };
 use annals_layouts::model::{
-    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Framing, Members, SessionId,
-    TitleSource, Todo,
+    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Members, SessionId, TitleSource,
+    Todo,
 };
 
 pub(super) use self::new_id::refuse_known_id;
@@ -41,7 +41,7 @@ pub(crate) use self::shared_append::append_shared;
 pub(super) use self::shared_append::{append_to_sibling, append_with_companion};
 
 use super::Root;
-use super::append_point::{AppendPoint, decode_derived, decode_records};
+use super::append_point::{AppendPoint, decode_derived, decode_records, is_derived};
 use super::companion::{SplitRecords, WrittenEntries};
 use super::document::replace_if_unchanged;
 use super::inventory::RootFile;
@@ -346,7 +346,7 @@ impl SessionWriter {
         let end = places.last().map_or(0, |(offset, len)| offset + len);
         let records = written.iter().zip(places);
         let mut entries = match before {
-            Some((log, _)) if matches!(log.framing, Framing::Document(_)) => {
+            Some((log, _)) if is_derived(log.framing) => {
                 let file = self.append_point().file.clone();
                 decode_derived(&self.root, &file, end, written.len())?
             }
@@ -490,6 +490,17 @@ impl SessionWriter {
                 let path = self.root.path.join(path);
                 create_parent_dirs(&self.root, &path)?;
                 Ok(jsonl::replace(&path, &bytes, None)?)
+            }
+            Edit::SetScalars {
+                path,
+                members,
+                defaults,
+            } => {
+                let path = self.root.path.join(path);
+                create_parent_dirs(&self.root, &path)?;
+                replace_if_unchanged(&path, |old| {
+                    Ok::<_, Error>(set_scalars(old, &members, &defaults))
+                })
             }
             Edit::SetMembers { path, members } => {
                 let path = self.root.path.join(path);

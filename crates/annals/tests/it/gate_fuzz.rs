@@ -9,7 +9,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use annals::layout::by_name;
-use annals::model::Framing;
 
 use crate::gates::Dice;
 use crate::gates::{self, Counts};
@@ -150,7 +149,7 @@ fn files(name: &str) -> Vec<(usize, Vec<u8>)> {
             };
             let mut bytes = fs::read(&file.path).unwrap();
             // Few of these logs are short: their first lines are enough.
-            let is_derived = matches!(file.artifact.framing, Framing::Document(_));
+            let is_derived = file.artifact.framing.keeps_lines();
             if (is_derived || matches!(name, "codex" | "pi"))
                 && file.path.extension().is_some_and(|it| it == "jsonl")
             {
