@@ -87,6 +87,13 @@ object! {
 }
 
 object! {
+    struct TitleNote<'a> {
+        "type" => kind: Text<'a>,
+        "title" => title: Text<'a>,
+    }
+}
+
+object! {
     struct Context<'a> {
         "cwd" => cwd: Text<'a>,
         "branch" => branch: Text<'a>,
@@ -133,6 +140,9 @@ fn to_lines(parts: &[FilePart<'_>], is_agent: bool) -> Vec<u8> {
         is_agent,
         ..Fold::default()
     };
+    let titles: Vec<DerivedLine<'_>> = others.iter().filter_map(|part| title(part.bytes)).collect();
+    let custom = titles.iter().find(|title| title.custom);
+    fold.title = custom.and_then(|title| title.text.clone());
     let folder = main.path.parent().and_then(|dir| dir.file_name());
     fold.session = folder.and_then(|name| name.to_str()).map(str::to_owned);
     let events: Vec<(&[u8], Option<&str>, Option<Event<'_>>)> = log_lines(bytes)
@@ -155,14 +165,16 @@ fn to_lines(parts: &[FilePart<'_>], is_agent: bool) -> Vec<u8> {
     let mut lines: Vec<(&[u8], Option<DerivedLine<'_>>)> = lines.collect();
     let mut parsed = lines.iter_mut().filter_map(|(_, line)| line.as_mut());
     if let Some(first) = parsed.next() {
-        let titles = others.iter().filter_map(|part| title(part.bytes));
         let session = fold.session.clone();
-        first
-            .more
-            .extend(titles.chain(fold.totals()).map(|line| DerivedLine {
-                session: session.clone().filter(|_| !is_agent),
-                ..line
-            }));
+        first.more.extend(
+            titles
+                .into_iter()
+                .chain(fold.totals())
+                .map(|line| DerivedLine {
+                    session: session.clone().filter(|_| !is_agent),
+                    ..line
+                }),
+        );
     }
     let mut log = DerivedLog::new(mark);
     for (line, derived) in &lines {
@@ -176,6 +188,8 @@ fn to_lines(parts: &[FilePart<'_>], is_agent: bool) -> Vec<u8> {
 struct Fold<'a> {
     /// Whether the log is only that of a sub-agent.
     is_agent: bool,
+    /// The title that a person gave.
+    title: Option<String>,
     session: Option<String>,
     /// Git branch since the last start or resume.
     branch: Option<String>,
@@ -282,7 +296,7 @@ impl<'a> Fold<'a> {
                 text: data.message.owned().or_else(|| data.reason.owned()),
                 ..DerivedLine::new("notice")
             },
-            "note" if hidden.is_some() => DerivedLine {
+            "note" if hidden.is_some() && !self.is_old_title(event.data) => DerivedLine {
                 note: event.data,
                 ..DerivedLine::new(kind)
             },
@@ -322,6 +336,16 @@ impl<'a> Fold<'a> {
             line.id = event.annex.id.owned();
         }
         line
+    }
+
+    /// Returns whether a note is a title that differs from the one that a person gave since.
+    fn is_old_title(&self, note: Raw<'_>) -> bool {
+        let note: TitleNote<'_> = note.parse();
+        let title = note
+            .title
+            .get()
+            .filter(|_| note.kind.get() == Some("title"));
+        title.is_some_and(|title| self.title.as_deref().is_some_and(|now| now != title))
     }
 
     fn reply(&mut self, data: &Data<'a>) -> DerivedLine<'a> {

@@ -16,7 +16,8 @@
 //! would send each as a reply of its own. The member `annals` of an
 //! event has id, parent, tokens and what the format cannot express.
 //!
-//! The title is `name` in `workspace.yaml`. Todos, and sub-agents that annals writes, are in files of
+//! The title is `name` in `workspace.yaml`, and a note. If a person has renamed the session in the program
+//! since, the note does not count. Todos, and sub-agents that annals writes, are in files of
 //! annals (`own_files.rs`).
 
 use jiff::Timestamp;
@@ -346,26 +347,32 @@ impl<'a, 'b> EventBuilder<'a, 'b> {
                 let members = members.into_iter();
                 let members = members.map(|(name, value)| (name.to_owned(), value));
                 self.set_workspace(members.collect(), time);
-                Ok(())
+                let source = *source;
+                let mut own = draft.clone();
+                own.body = Body::Title { text: name, source };
+                self.note(&own)
             }
-            _ => {
-                let Some((note, id)) = annotations::encode(draft, self.stamp)? else {
-                    return Err(Error::refused(
-                        "this kind of entry cannot be written to a Copilot session",
-                    ));
-                };
-                let note = String::from_utf8(note);
-                let note = note.map_err(|error| Error::refused(error.to_string()))?;
-                let time = self.next_time(draft.time);
-                let words = ExtensionOut {
-                    id: Some(id.as_str()),
-                    ..ExtensionOut::default()
-                };
-                self.event(time, "annals.note", note, words)?;
-                self.plan.added.push(id);
-                Ok(())
-            }
+            _ => self.note(draft),
         }
+    }
+
+    /// Writes a note, a tag, a title or a summary.
+    fn note(&mut self, draft: &Draft) -> Result<()> {
+        let Some((note, id)) = annotations::encode(draft, self.stamp)? else {
+            return Err(Error::refused(
+                "this kind of entry cannot be written to a Copilot session",
+            ));
+        };
+        let note = String::from_utf8(note);
+        let note = note.map_err(|error| Error::refused(error.to_string()))?;
+        let time = self.next_time(draft.time);
+        let words = ExtensionOut {
+            id: Some(id.as_str()),
+            ..ExtensionOut::default()
+        };
+        self.event(time, "annals.note", note, words)?;
+        self.plan.added.push(id);
+        Ok(())
     }
 
     fn message(&mut self, message: &Message, draft: &Draft) -> Result<()> {
@@ -400,7 +407,8 @@ impl<'a, 'b> EventBuilder<'a, 'b> {
                 response: message.response.as_deref(),
                 request: message.request.as_deref(),
                 stop: message.stop_reason.as_deref(),
-                human: (message.role == Role::User).then_some(message.human && !is_result),
+                human: (message.role == Role::User)
+                    .then_some(message.human && !is_result && !is_blank(part.blocks)),
                 meta: message.meta,
                 api_error: message.api_error,
                 spawned: message.spawned.as_ref().map(AgentId::as_str),
@@ -660,6 +668,11 @@ fn speech<'a>(message: &Message, blocks: &'a [Block], rest: &[Block]) -> Result<
         data,
         is_exact: is_text || blocks.is_empty(),
     })
+}
+
+fn is_blank(blocks: &[Block]) -> bool {
+    let blank = |block: &Block| matches!(block, Block::Text(text) if text.trim().is_empty());
+    blocks.iter().all(blank)
 }
 
 /// Returns the texts of blocks, one paragraph each.
