@@ -373,7 +373,7 @@ fn secrets_beside_conversations_appear_nowhere() {
 fn every_verb_that_writes_is_refused() {
     for (layout, fixture, session) in [
         ("gemini", "patches-rewind", "dd11a24e"),
-        ("opencode", "made-sub-agent", "ses_top"),
+        ("opencode", "1.1-s01-qa", "latest"),
         ("qwen", "0.24-s01-qa", "8c5474c3"),
         ("droid", "0.215-s01-qa", "3598f704"),
         ("cline", "3.0-s01-qa", "1794838340132"),
@@ -456,6 +456,40 @@ fn sessions_of_codex_pi_and_copilot_are_written() {
         let shown = stage.annals(&["show", new]).fine();
         assert!(shown.out.contains("hi"), "{layout}: {shown}");
     }
+}
+
+/// Rows are added to a known database; everything else is refused, and changes nothing.
+#[test]
+fn sessions_of_a_database_are_appended_to() {
+    let stage = Stage::with_fixture_of("opencode", "1.18-s02-tools").without_notes();
+    let session = "ses_e1b6f176dffeIIVriAZiTcNYbc";
+    stage.annals(&["append", session, "-m", "a zebra"]).fine();
+    stage.annals(&["title", session, "A new title"]).fine();
+    let compact = ["compact", session, "--summary", "a summary"];
+    stage.annals(&compact).fine();
+    let begin = ["new", "--cwd", "/home/dev/work", "-m", "hi", "--json"];
+    let made = stage.annals(&begin).json();
+    let made = made["session"].as_str().unwrap().to_owned();
+    let shown = stage.annals(&["show", &made]).fine();
+    assert!(shown.out.contains("hi"), "{shown}");
+    let shown = stage.annals(&["show", session]).fine();
+    assert!(shown.out.contains("a zebra"), "{shown}");
+    assert!(shown.out.contains("A new title"), "{shown}");
+    for args in [
+        &["fork", session][..],
+        &["tag", session, "x"],
+        &["notes", "add", session, "x"],
+        &["todos", "add", session, "x"],
+        &["delete", session, "--apply"],
+        &["archive", session, "--apply"],
+        &["repair", session, "--apply"],
+    ] {
+        let run = stage.annals(args);
+        assert_eq!(run.code, 2, "{args:?}: {run}");
+    }
+    let stage = Stage::with_fixture_of("opencode", "made-sub-agent").without_notes();
+    let run = stage.refused(&["append", "ses_top", "-m", "hi"], "");
+    assert!(run.err.contains("nothing was written"), "{run}");
 }
 
 /// The database holds secrets of its program.

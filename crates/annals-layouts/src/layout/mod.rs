@@ -200,6 +200,12 @@ pub trait Layout: Sync {
     /// Returns the writer; `None` for a read-only layout.
     fn writer(&self) -> Option<&dyn Writer>;
 
+    /// Returns the writer of sessions in a database; `None` if the layout has none. It appends to them
+    /// and begins new ones, and nothing else.
+    fn row_writer(&self) -> Option<&dyn Writer> {
+        None
+    }
+
     /// Returns the rules for repairing lines of its logs.
     fn repair_rules(&self) -> &dyn RepairRules {
         &repair::ExtensionRepair

@@ -17,7 +17,8 @@ use super::spec::{SessionListWriter, WriterSpec};
 use super::usage_fields::truncate_to_millis;
 use crate::error::{Error, Result};
 use crate::model::{
-    AgentId, Artifact, Block, Body, Draft, EntryId, EntryKey, Members, SYNTHETIC, SessionId, Todo,
+    AgentId, Artifact, Block, Body, Draft, EntryId, EntryKey, Members, RowEdit, SYNTHETIC,
+    SessionId, Todo,
 };
 
 /// Maps changes to edits. Pure: the store passes in what it needs and applies the result.
@@ -426,6 +427,13 @@ pub enum Edit {
         members: Vec<(String, String)>,
         /// Further members of a new document.
         defaults: Vec<(String, String)>,
+    },
+    /// Changes rows of a database in one transaction.
+    Rows {
+        /// The database, which must exist.
+        path: PathBuf,
+        /// The statements, in order.
+        rows: Vec<RowEdit>,
     },
     /// Creates a document, which must not exist with other content.
     Create {

@@ -120,6 +120,39 @@ pub struct RowFormat {
     pub keys: &'static str,
     /// Queries of one record as a JSON text without line breaks. `?1` is the argument.
     pub records: &'static [&'static str],
+    /// The schema that is written; `None` if the database is only read.
+    pub schema: Option<&'static RowSchema>,
+}
+
+/// The schema of a database that is written. Any other schema is refused.
+#[derive(Debug)]
+pub struct RowSchema {
+    /// Tables that statements write or read, with the columns that they know.
+    pub tables: &'static [(&'static str, &'static [&'static str])],
+    /// Returns the newest migration of the database.
+    pub newest_migration: &'static str,
+    /// The newest migration that is known; migrations are ordered by their names.
+    pub known_migration: &'static str,
+}
+
+/// A statement that must change one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowEdit {
+    /// The statement.
+    pub sql: &'static str,
+    /// Its arguments.
+    pub values: Vec<SqlValue>,
+    /// Why nothing is written if the statement changes no row.
+    pub refusal: &'static str,
+}
+
+/// An argument of a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SqlValue {
+    /// A text.
+    Text(String),
+    /// A number.
+    Integer(i64),
 }
 
 macro_rules! equal_by_name {

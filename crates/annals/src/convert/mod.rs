@@ -20,6 +20,7 @@ mod other_files;
 mod project_dirs;
 mod restore;
 mod restore_filter;
+mod rows;
 mod source;
 mod summary;
 mod target_ids;
@@ -49,6 +50,7 @@ use restore_filter::RestoreFilter;
 use target_ids::TargetIds;
 
 pub use import::{ExportContents, ExportSource, ImportOptions, Imported, Importer};
+pub use rows::{continue_in_rows, session_id_in_rows};
 
 /// Source of a conversion: a root, a project, sessions or a conversation.
 #[derive(Clone, Debug)]

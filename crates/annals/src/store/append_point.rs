@@ -13,7 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use annals_jsonl::{self as jsonl, AppendOptions, RangeReader, ReadAt, Scanner};
+use annals_jsonl::{self as jsonl, AppendOptions, FileId, RangeReader, ReadAt, Scanner};
 use annals_layouts::layout::{AppendState, Decoded, Decoder, PROGRAM, Record, Writer, in_tree};
 use annals_layouts::model::{
     Artifact, Body, Entry, EntryId, EntryKey, Fact, FlawKind, Framing, Link, Outline, OutlineKind,
@@ -83,6 +83,27 @@ impl AppendPoint {
             Some(derived) => derived,
             None => handle,
         };
+        self.find_end(root, records)?;
+        self.end = end;
+        self.ids = None;
+        self.guard = jsonl::read_span(handle, end - end.min(GUARD_BYTES), end.min(GUARD_BYTES))
+            .map_err(failed)?;
+        Ok(())
+    }
+
+    /// Finds the entry to append to in a session of a database. Returns the state of the session.
+    pub(super) fn locate_rows(&mut self, root: &Root) -> Result<FileId> {
+        let failed = |error| Error::io("read", &self.file.path, error);
+        let records = self.file.open()?;
+        let state = records.id().map_err(failed)?;
+        self.find_end(root, &records)?;
+        self.end = 0;
+        self.ids = None;
+        Ok(state)
+    }
+
+    /// Finds the entry to append to, in the last records.
+    fn find_end(&mut self, root: &Root, records: &dyn ReadAt) -> Result<()> {
         let is_shared = self.file.slice.is_some();
         let begins = |window: &TailWindow| is_shared && window.has_agent_start();
         let window = TailWindow::read(root, &self.file, records, |window| {
@@ -125,10 +146,6 @@ impl AppendPoint {
             self.state.last_message = self.state.last_message.take().or(last);
         }
         self.filter = window.filter;
-        self.end = end;
-        self.ids = None;
-        self.guard = jsonl::read_span(handle, end - end.min(GUARD_BYTES), end.min(GUARD_BYTES))
-            .map_err(failed)?;
         Ok(())
     }
 
@@ -427,7 +444,10 @@ pub(super) fn decode_derived(
 
 /// Returns whether records are derived from the whole file.
 pub(super) fn is_derived(framing: Framing) -> bool {
-    matches!(framing, Framing::Document(_) | Framing::Files(_))
+    matches!(
+        framing,
+        Framing::Document(_) | Framing::Files(_) | Framing::Rows(_)
+    )
 }
 
 /// Returns the last record if it follows the leaf, in layouts whose program continues there.

@@ -45,6 +45,7 @@ use super::inventory::RootFile;
 use super::{Root, is_stable};
 use crate::error::{Error, Result};
 use rows::Connections;
+pub(crate) use rows::{RowOutcome, write as write_rows};
 
 /// Maximum size of a document whose records are derived.
 const MAX_DOCUMENT: u64 = 256 << 20;

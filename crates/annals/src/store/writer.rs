@@ -9,6 +9,7 @@ mod new_id;
 mod open;
 mod raw;
 mod refused;
+mod rows;
 mod shared_append;
 mod tools;
 
@@ -30,8 +31,8 @@ use annals_layouts::layout::{
     AppendState, Change, Edit, EditPlan, NewSession, PlanContext, Spawn, Writer, set_scalars,
 };
 use annals_layouts::model::{
-    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Members, SessionId, TitleSource,
-    Todo,
+    AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Framing, Members, SessionId,
+    TitleSource, Todo,
 };
 
 pub(super) use self::new_id::refuse_known_id;
@@ -138,7 +139,7 @@ impl SessionWriter {
         if drafts.is_empty() {
             return Ok(Vec::new());
         }
-        let writer = layout_writer(&self.root)?;
+        let writer = self.layout_writer()?;
         for draft in &drafts {
             let has_place = |name: &str| writer.has_place_for(&draft.body, name);
             refuse_unknown(
@@ -252,6 +253,15 @@ impl SessionWriter {
         })
     }
 
+    /// Returns the writer of the log.
+    fn layout_writer(&self) -> Result<&'static dyn Writer> {
+        let framing = self.append_point().file.artifact.framing;
+        match framing {
+            Framing::Rows(_) => rows::row_writer(&self.root),
+            _ => layout_writer(&self.root),
+        }
+    }
+
     /// Returns whether a change writes to the log. A title or a note does not create a missing log.
     fn touches_log(&self, writer: &dyn Writer, change: &Change) -> Result<bool> {
         if matches!(change, Change::SetTodos(_) | Change::Spawn(_)) {
@@ -269,6 +279,10 @@ impl SessionWriter {
     /// Plans a change at the current end of the log, applies its edits, and reads back the new
     /// entries.
     fn apply_change(&self, change: &Change) -> Result<Vec<Entry>> {
+        let framing = self.append_point().file.artifact.framing;
+        if let Framing::Rows(format) = framing {
+            return self.apply_rows(format, std::slice::from_ref(change));
+        }
         let writer = layout_writer(&self.root)?;
         let touches_log = self.touches_log(writer, change)?;
         let mut written = Vec::new();
@@ -502,6 +516,7 @@ impl SessionWriter {
                     Ok::<_, Error>(set_scalars(old, &members, &defaults))
                 })
             }
+            Edit::Rows { .. } => Err(Error::refused("a log has no rows")),
             Edit::SetMembers { path, members } => {
                 let path = self.root.path.join(path);
                 create_parent_dirs(&self.root, &path)?;

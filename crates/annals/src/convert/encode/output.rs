@@ -64,7 +64,7 @@ impl SessionEncoder<'_> {
                     let new = set_scalars(old.map(Vec::as_slice), &members, &defaults);
                     self.scalars.insert(path, new);
                 }
-                Edit::SetMembers { .. } => {}
+                Edit::SetMembers { .. } | Edit::Rows { .. } => {}
             }
         }
         Ok(())
