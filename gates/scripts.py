@@ -9,7 +9,13 @@ import shutil
 from dataclasses import dataclass
 
 # Lists derived from logs: any process that finds one stale may replace it as a whole.
-SESSION_LISTS = ("*/conversations.json", "*/sessions-index.json", "*/index.json", "*/session_index.jsonl")
+SESSION_LISTS = (
+    "*/conversations.json",
+    "*/sessions-index.json",
+    "*/index.json",
+    "*/session_index.jsonl",
+    "*/workspace.yaml",
+)
 
 PLAIN = {
     "claude-code": "2.1.325-s03-todos",
@@ -20,6 +26,7 @@ PLAIN = {
     "gemini": "patches-tools",
     "pi": "0.73-s01-qa",
     "qwen": "0.24-s01-qa",
+    "copilot": "1.0-s01-qa",
 }
 FAMILY = {
     "claude-code": "subagents-every-placement",
@@ -30,6 +37,7 @@ FAMILY = {
     "gemini": "made-sub-agent",
     "pi": "0.87-s03-tree",
     "qwen": "made-sub-agent",
+    "copilot": "1.0-s04-subagent",
 }
 TORN = {
     "claude-code": "torn-tail",
@@ -40,6 +48,7 @@ TORN = {
     "gemini": "made-damage",
     "pi": "made-odd",
     "qwen": "made-odd",
+    "copilot": "made-odd",
 }
 
 
@@ -85,6 +94,7 @@ DAMAGED = {
     "gemini": "made-damage",
     "pi": "made-odd",
     "qwen": "made-odd",
+    "copilot": "made-odd",
 }
 # Fixtures with one session, so that the undo of its removal restores the whole root.
 ALONE = {name: FAMILY[name] for name in ("claude-code", "clog", "orchestrator")}

@@ -479,11 +479,10 @@ impl Context {
     /// Returns the root for new sessions.
     pub(crate) fn writable_root(&self) -> Result<Root> {
         let env = environment();
-        let mut roots = self
-            .store
-            .roots()
-            .iter()
-            .filter(|root| root.layout.writer().is_some());
+        let mut roots = self.store.roots().iter().filter(|root| {
+            let has_rows = self.named_roots && root.layout.row_writer().is_some();
+            has_rows || root.layout.writer().is_some()
+        });
         if let Some(root) = roots.next() {
             return Ok(root.clone());
         }

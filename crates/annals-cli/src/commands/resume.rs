@@ -152,6 +152,22 @@ fn convert_into(
     is_dry: bool,
     context: &Context,
 ) -> Result<SessionId> {
+    if root.layout.writer().is_none()
+        && let Some(id) = convert::session_id_in_rows(root, session)?
+    {
+        return match is_dry {
+            true => Ok(id),
+            false => {
+                let options = context.write_options();
+                Ok(convert::continue_in_rows(
+                    &context.store,
+                    session,
+                    root,
+                    options,
+                )?)
+            }
+        };
+    }
     let selection = ConvertSelection::Sessions(vec![session.files.clone()]);
     let plan = convert::plan_into_root(selection, root.clone())?;
     let id = plan.target_session(&session.files)?;

@@ -372,8 +372,7 @@ fn secrets_beside_conversations_appear_nowhere() {
 #[test]
 fn every_verb_that_writes_is_refused() {
     for (layout, fixture, session) in [
-        ("opencode", "made-sub-agent", "ses_top"),
-        ("copilot", "1.0-s01-qa", "a81d1ae2"),
+        ("opencode", "1.1-s01-qa", "latest"),
         ("droid", "0.215-s01-qa", "3598f704"),
         ("cline", "3.0-s01-qa", "1794838340132"),
         ("aider", "0.86-s01-qa", "aider-2026-11-16-14-13-46"),
@@ -411,6 +410,7 @@ fn every_verb_that_writes_is_refused() {
 #[test]
 fn sessions_of_other_agents_are_written() {
     for (layout, fixture, session) in [
+        ("copilot", "1.0-s01-qa", "a81d1ae2"),
         ("codex", "0.80-s01-qa", "01a1e48b"),
         ("pi", "0.73-s01-qa", "01a1e48f"),
         ("qwen", "0.24-s01-qa", "8c5474c3"),
@@ -458,6 +458,40 @@ fn sessions_of_other_agents_are_written() {
     }
 }
 
+/// Rows are added to a known database; everything else is refused, and changes nothing.
+#[test]
+fn sessions_of_a_database_are_appended_to() {
+    let stage = Stage::with_fixture_of("opencode", "1.18-s02-tools").without_notes();
+    let session = "ses_e1b6f176dffeIIVriAZiTcNYbc";
+    stage.annals(&["append", session, "-m", "a zebra"]).fine();
+    stage.annals(&["title", session, "A new title"]).fine();
+    let compact = ["compact", session, "--summary", "a summary"];
+    stage.annals(&compact).fine();
+    let begin = ["new", "--cwd", "/home/dev/work", "-m", "hi", "--json"];
+    let made = stage.annals(&begin).json();
+    let made = made["session"].as_str().unwrap().to_owned();
+    let shown = stage.annals(&["show", &made]).fine();
+    assert!(shown.out.contains("hi"), "{shown}");
+    let shown = stage.annals(&["show", session]).fine();
+    assert!(shown.out.contains("a zebra"), "{shown}");
+    assert!(shown.out.contains("A new title"), "{shown}");
+    for args in [
+        &["fork", session][..],
+        &["tag", session, "x"],
+        &["notes", "add", session, "x"],
+        &["todos", "add", session, "x"],
+        &["delete", session, "--apply"],
+        &["archive", session, "--apply"],
+        &["repair", session, "--apply"],
+    ] {
+        let run = stage.annals(args);
+        assert_eq!(run.code, 2, "{args:?}: {run}");
+    }
+    let stage = Stage::with_fixture_of("opencode", "made-sub-agent").without_notes();
+    let run = stage.refused(&["append", "ses_top", "-m", "hi"], "");
+    assert!(run.err.contains("nothing was written"), "{run}");
+}
+
 /// The database holds secrets of its program.
 #[test]
 fn keep_copies_a_gemini_session_and_skips_a_database() {
@@ -485,7 +519,6 @@ fn conversion_to_claude_code_keeps_the_conversation() {
         ("opencode", "made-sub-agent", 6),
         // Claude Code has one line per block of a reply.
         ("opencode", "1.1-s01-qa", 7),
-        ("copilot", "1.0-s01-qa", 8),
         ("qwen", "0.24-s02-tools", 15),
         ("cline", "3.0-s01-qa", 3),
     ] {

@@ -286,6 +286,21 @@ impl LineOrder {
         line.parent = self.last.insert(session, id.clone());
         line.id = Some(id);
     }
+
+    /// Like [`add`](Self::add), but the next entry follows the one before.
+    pub(super) fn add_aside(
+        &mut self,
+        number: usize,
+        id: Option<&str>,
+        line: &mut DerivedLine<'_>,
+    ) {
+        self.add(number, id, line);
+        let session = line.session.clone().unwrap_or_default();
+        match line.parent.clone() {
+            Some(before) => self.last.insert(session, before),
+            None => self.last.remove(&session),
+        };
+    }
 }
 
 /// The derived lines of a log: one for each line, and then those that other files add.

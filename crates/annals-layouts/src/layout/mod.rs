@@ -45,6 +45,7 @@ mod repair;
 mod reply;
 mod resume;
 mod salvage;
+mod scalars;
 mod spec;
 mod todos;
 mod usage_fields;
@@ -80,6 +81,7 @@ pub use repair::{PartialLinks, RepairRules};
 pub use reply::OpenReply;
 pub use resume::{RESUME_COMMANDS, ResumeCommand, resume_command};
 pub use salvage::{Piece, salvage};
+pub use scalars::set_scalars;
 pub use spec::{LayoutChecks, LayoutSpec, LogNames, SessionListWriter, WriterSpec};
 pub use write::{
     Change, Edit, EditPlan, ForkEdit, ForkParent, ListUpdate, NewSession, PROGRAM, PlanContext,
@@ -197,6 +199,12 @@ pub trait Layout: Sync {
 
     /// Returns the writer; `None` for a read-only layout.
     fn writer(&self) -> Option<&dyn Writer>;
+
+    /// Returns the writer of sessions in a database; `None` if the layout has none. It appends to them
+    /// and begins new ones, and nothing else.
+    fn row_writer(&self) -> Option<&dyn Writer> {
+        None
+    }
 
     /// Returns the rules for repairing lines of its logs.
     fn repair_rules(&self) -> &dyn RepairRules {

@@ -19,7 +19,7 @@ use super::usage_fields::truncate_to_millis;
 use super::{Decoded, Decoder, Record};
 use crate::error::{Error, Result};
 use crate::model::{
-    AgentId, Artifact, Block, Body, Draft, EntryId, EntryKey, Members, Message, SYNTHETIC,
+    AgentId, Artifact, Block, Body, Draft, EntryId, EntryKey, Members, Message, RowEdit, SYNTHETIC,
     SessionId, Span, Todo,
 };
 
@@ -422,6 +422,22 @@ pub enum Edit {
         path: PathBuf,
         /// Names and JSON values.
         members: Vec<(String, String)>,
+    },
+    /// Sets scalars of a YAML document and keeps all other lines: see [`set_scalars`](super::set_scalars).
+    SetScalars {
+        /// The document, created if missing.
+        path: PathBuf,
+        /// Names and YAML values.
+        members: Vec<(String, String)>,
+        /// Further members of a new document.
+        defaults: Vec<(String, String)>,
+    },
+    /// Changes rows of a database in one transaction.
+    Rows {
+        /// The database, which must exist.
+        path: PathBuf,
+        /// The statements, in order.
+        rows: Vec<RowEdit>,
     },
     /// Creates a document, which must not exist with other content.
     Create {

@@ -32,6 +32,17 @@ pub enum Framing {
     Files(&'static FileSetFormat),
 }
 
+impl Framing {
+    /// Whether records are derived from lines, one from each, so that the file can be appended to.
+    pub fn keeps_lines(self) -> bool {
+        match self {
+            Framing::Document(format) => format.keeps_lines,
+            Framing::Files(format) => format.keeps_lines,
+            Framing::Lines | Framing::LinesOrDocument(_) | Framing::Rows(_) => false,
+        }
+    }
+}
+
 /// Derives the records of a document.
 #[derive(Debug)]
 pub struct DocumentFormat {
@@ -62,6 +73,9 @@ pub struct FileSetFormat {
     pub name: &'static str,
     /// Whether the main file alone holds the messages, so that a copy of it is a copy of the session.
     pub is_whole: bool,
+    /// Whether each line of the main file gives one record, and the other files give none, so that it
+    /// can be appended to. Other files may only add entries to the records of lines.
+    pub keeps_lines: bool,
     /// Returns the paths that a file of the set leads to: files, or directories whose files belong to
     /// the set. Called with the main file, and with each file found.
     pub parts: fn(&Path) -> Vec<PathBuf>,
@@ -106,6 +120,39 @@ pub struct RowFormat {
     pub keys: &'static str,
     /// Queries of one record as a JSON text without line breaks. `?1` is the argument.
     pub records: &'static [&'static str],
+    /// The schema that is written; `None` if the database is only read.
+    pub schema: Option<&'static RowSchema>,
+}
+
+/// The schema of a database that is written. Any other schema is refused.
+#[derive(Debug)]
+pub struct RowSchema {
+    /// Tables that statements write or read, with the columns that they know.
+    pub tables: &'static [(&'static str, &'static [&'static str])],
+    /// Returns the newest migration of the database.
+    pub newest_migration: &'static str,
+    /// The newest migration that is known; migrations are ordered by their names.
+    pub known_migration: &'static str,
+}
+
+/// A statement that must change one row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowEdit {
+    /// The statement.
+    pub sql: &'static str,
+    /// Its arguments.
+    pub values: Vec<SqlValue>,
+    /// Why nothing is written if the statement changes no row.
+    pub refusal: &'static str,
+}
+
+/// An argument of a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SqlValue {
+    /// A text.
+    Text(String),
+    /// A number.
+    Integer(i64),
 }
 
 macro_rules! equal_by_name {

@@ -26,7 +26,10 @@ pub use body::{
 pub use draft::Draft;
 pub use entry::{BlockMembers, Entry, EntryContext, Members, RawBlocks, Span};
 pub use flaw::{Flaw, FlawCounts, FlawKind, Severity};
-pub use framing::{DocumentFormat, FilePart, FileSetFormat, Framing, LinesOrDocument, RowFormat};
+pub use framing::{
+    DocumentFormat, FilePart, FileSetFormat, Framing, LinesOrDocument, RowEdit, RowFormat,
+    RowSchema, SqlValue,
+};
 pub use id::ResponseResolver;
 pub use id::{AgentId, EntryId, EntryKey, ResponseKey, SessionId};
 pub use key_map::{KeyMap, KeySet};

@@ -161,6 +161,8 @@ struct SessionEncoder<'a> {
     started: Timestamp,
     origin: Option<StagedFile>,
     out: BTreeMap<PathBuf, OutputLog>,
+    /// Documents of single values, which are written at the end.
+    scalars: BTreeMap<PathBuf, Vec<u8>>,
     made_ids: u64,
     counts: Counts,
     title: Option<String>,
@@ -224,6 +226,7 @@ impl<'a> SessionEncoder<'a> {
             started,
             origin: None,
             out: BTreeMap::new(),
+            scalars: BTreeMap::new(),
             made_ids: 0,
             counts: Counts::default(),
             title: None,

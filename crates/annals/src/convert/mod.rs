@@ -21,6 +21,7 @@ mod plan;
 mod project_dirs;
 mod restore;
 mod restore_filter;
+mod rows;
 mod source;
 mod summary;
 mod target_ids;
@@ -46,6 +47,7 @@ use target_ids::TargetIds;
 
 pub use import::{ExportContents, ExportSource, ImportOptions, Imported, Importer};
 pub use plan::{ConvertPlan, plan, plan_into_root, plan_without_archived};
+pub use rows::{continue_in_rows, session_id_in_rows};
 
 /// Source of a conversion: a root, a project, sessions or a conversation.
 #[derive(Clone, Debug)]

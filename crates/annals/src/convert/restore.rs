@@ -15,7 +15,7 @@ use crate::store::{Root, RootFile, SessionFiles, unnumbered_record};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{MAX_LINE, RangeReader, Scanner, open_to_read};
 use annals_layouts::layout::{Decoder, ORIGIN_FILE};
-use annals_layouts::model::{ArtifactKind, Framing};
+use annals_layouts::model::ArtifactKind;
 
 use super::encode::Target;
 use super::origin::{self, Header, RecordOrigin, SourcePosition};
@@ -229,7 +229,7 @@ impl OriginReader {
     }
 
     fn open_log(root: &Root, file: &RootFile) -> Result<Self> {
-        let is_derived = matches!(file.artifact.framing, Framing::Document(_));
+        let is_derived = file.artifact.framing.keeps_lines();
         let stretches = match file.slice.as_ref().filter(|_| !is_derived) {
             None => std::iter::once(0..u64::MAX).collect(),
             Some(share) => share.ranges.iter().map(|one| one.bytes.clone()).collect(),

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::store::RootFile;
+use crate::store::{RootFile, SessionSlice};
 use annals_jsonl::{self as jsonl, Line, LineEnding, OpenLog, RangeReader, Scanner};
 use annals_layouts::layout::Record;
 use annals_layouts::model::{Framing, Span};
@@ -62,9 +62,7 @@ pub(super) fn each_line(
 ) -> Result<()> {
     let path = &file.path;
     let handle = file.open()?;
-    if let Framing::Document(format) = file.artifact.framing
-        && format.keeps_lines
-    {
+    if file.artifact.framing.keeps_lines() {
         return derived_lines(file, &handle, &mut visit);
     }
     let Some(share) = &file.slice else {
@@ -103,6 +101,16 @@ fn derived_lines(
             .max()
             .unwrap_or(0)
     });
+    // A log of a session with its sub-agents.
+    let is_set = matches!(file.artifact.framing, Framing::Files(_));
+    let own = file.slice.as_deref().filter(|_| is_set);
+    let is_own = |offset: u64| {
+        let within = |share: &SessionSlice| {
+            let mut ranges = share.ranges.iter();
+            ranges.any(|range| range.bytes.contains(&offset))
+        };
+        own.is_none_or(within)
+    };
     let mut records = Scanner::new(RangeReader::from_offset(derived, 0));
     lines(
         &bytes,
@@ -114,7 +122,7 @@ fn derived_lines(
                 Some(record) => (record.bytes, record_span(record)),
                 None => (line.text, line.span),
             };
-            if span.offset >= end {
+            if span.offset >= end || !is_own(span.offset) {
                 return Ok(());
             }
             visit(SourceLine {

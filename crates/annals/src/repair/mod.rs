@@ -192,9 +192,7 @@ fn single_volume(file: &RootFile) -> RootFile {
     if file.slice.take().is_some() {
         file.artifact.agent = None;
     }
-    if let Framing::Document(format) = file.artifact.framing
-        && format.keeps_lines
-    {
+    if file.artifact.framing.keeps_lines() {
         // The lines of the file itself are repaired.
         file.artifact.framing = Framing::Lines;
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use annals_jsonl::{self as jsonl, AppendOptions, RangeReader, ReadAt, Scanner};
+use annals_jsonl::{self as jsonl, AppendOptions, FileId, RangeReader, ReadAt, Scanner};
 use annals_layouts::layout::{AppendState, Decoded, Decoder, PROGRAM, Record, Writer, in_tree};
 use annals_layouts::model::{
     Artifact, Body, Entry, EntryId, EntryKey, Fact, FlawKind, Framing, Link, Outline, OutlineKind,
@@ -76,14 +76,34 @@ impl AppendPoint {
         let failed = |error| Error::io("read", &path, error);
         let end = handle.metadata().map_err(failed)?.len();
         // Without a message in the window, the next entry would start a new conversation.
-        let derived;
-        let records: &dyn ReadAt = match self.file.artifact.framing {
-            Framing::Document(format) => {
-                derived = record_source::derive_beginning(handle, end, format).map_err(failed)?;
-                &derived
-            }
-            _ => handle,
+        let framing = self.file.artifact.framing;
+        let derived = record_source::derive_beginning(&path, handle, end, framing);
+        let derived = derived.map_err(failed)?;
+        let records: &dyn ReadAt = match &derived {
+            Some(derived) => derived,
+            None => handle,
         };
+        self.find_end(root, records)?;
+        self.end = end;
+        self.ids = None;
+        self.guard = jsonl::read_span(handle, end - end.min(GUARD_BYTES), end.min(GUARD_BYTES))
+            .map_err(failed)?;
+        Ok(())
+    }
+
+    /// Finds the entry to append to in a session of a database. Returns the state of the session.
+    pub(super) fn locate_rows(&mut self, root: &Root) -> Result<FileId> {
+        let failed = |error| Error::io("read", &self.file.path, error);
+        let records = self.file.open()?;
+        let state = records.id().map_err(failed)?;
+        self.find_end(root, &records)?;
+        self.end = 0;
+        self.ids = None;
+        Ok(state)
+    }
+
+    /// Finds the entry to append to, in the last records.
+    fn find_end(&mut self, root: &Root, records: &dyn ReadAt) -> Result<()> {
         let is_shared = self.file.slice.is_some();
         let begins = |window: &TailWindow| is_shared && window.has_agent_start();
         let window = TailWindow::read(root, &self.file, records, |window| {
@@ -126,10 +146,6 @@ impl AppendPoint {
             self.state.last_message = self.state.last_message.take().or(last);
         }
         self.filter = window.filter;
-        self.end = end;
-        self.ids = None;
-        self.guard = jsonl::read_span(handle, end - end.min(GUARD_BYTES), end.min(GUARD_BYTES))
-            .map_err(failed)?;
         Ok(())
     }
 
@@ -201,7 +217,7 @@ impl AppendPoint {
 
     /// Returns whether the records are derived from the whole file.
     fn is_derived(&self) -> bool {
-        matches!(self.file.artifact.framing, Framing::Document(_))
+        is_derived(self.file.artifact.framing)
     }
 
     /// Updates the state with an entry that continues the log.
@@ -407,11 +423,12 @@ pub(super) fn decode_derived(
     count: usize,
 ) -> Result<Vec<Entry>> {
     let failed = |error| Error::io("read", &file.path, error);
-    let Framing::Document(format) = file.artifact.framing else {
+    let handle = jsonl::open_to_read(&file.path).map_err(failed)?;
+    let framing = file.artifact.framing;
+    let derived = record_source::derive_beginning(&file.path, &handle, len, framing);
+    let Some(derived) = derived.map_err(failed)? else {
         return Ok(Vec::new());
     };
-    let handle = jsonl::open_to_read(&file.path).map_err(failed)?;
-    let derived = record_source::derive_beginning(&handle, len, format).map_err(failed)?;
     let mut scanner = Scanner::new(RangeReader::from_offset(&derived, 0));
     let mut lines = VecDeque::new();
     while let Some(line) = scanner.next().map_err(failed)? {
@@ -423,6 +440,14 @@ pub(super) fn decode_derived(
     }
     let records = lines.iter().map(|(bytes, span)| (bytes, *span));
     Ok(decode_records(root, &file.artifact, records, None))
+}
+
+/// Returns whether records are derived from the whole file.
+pub(super) fn is_derived(framing: Framing) -> bool {
+    matches!(
+        framing,
+        Framing::Document(_) | Framing::Files(_) | Framing::Rows(_)
+    )
 }
 
 /// Returns the last record if it follows the leaf, in layouts whose program continues there.

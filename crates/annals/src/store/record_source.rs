@@ -35,9 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use annals_jsonl::{FileId, FileIdParts, OpenLog, RangeReader, ReadAt};
-use annals_layouts::model::{
-    Artifact, DocumentFormat, FilePart, Framing, LinesOrDocument, RowFormat,
-};
+use annals_layouts::model::{Artifact, FilePart, Framing, LinesOrDocument, RowFormat};
 use jiff::Timestamp;
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +45,7 @@ use super::inventory::RootFile;
 use super::{Root, is_stable};
 use crate::error::{Error, Result};
 use rows::Connections;
+pub(crate) use rows::{RowOutcome, write as write_rows};
 
 /// Maximum size of a document whose records are derived.
 const MAX_DOCUMENT: u64 = 256 << 20;
@@ -110,6 +109,18 @@ pub(crate) fn identity(path: &Path, framing: Framing, id: FileId) -> FileId {
         Framing::Rows(_) => rows::with_wal(path, id),
         Framing::Files(format) => file_set::with_parts(path, format, id),
     }
+}
+
+/// Returns the identity of the listed file alone, without those of the other files of its set. It is
+/// that of the set if one of them has changed since.
+pub(super) fn own_identity(file: &RootFile) -> FileId {
+    let Framing::Files(format) = file.artifact.framing else {
+        return file.id;
+    };
+    let own = file.path.symlink_metadata().ok();
+    let own = own.map(|metadata| FileId::from(&metadata));
+    let is_same = |own: &FileId| file_set::with_parts(&file.path, format, *own) == file.id;
+    own.filter(is_same).unwrap_or(file.id)
 }
 
 /// Returns the path of the file on disk that holds the records: the database, for a session of one.
@@ -237,18 +248,27 @@ fn sessions_of_database(
     Ok(sessions)
 }
 
-/// Derives the records of the first `len` bytes of an open document.
+/// Derives the records of the first `len` bytes of an open file; `None` if its lines are its records.
 pub(super) fn derive_beginning(
+    path: &Path,
     file: &File,
     len: u64,
-    format: &DocumentFormat,
-) -> io::Result<OpenLog> {
+    framing: Framing,
+) -> io::Result<Option<OpenLog>> {
     let id = FileId::from(&file.metadata()?);
-    if len > MAX_DOCUMENT {
-        return Err(too_large(MAX_DOCUMENT));
-    }
-    let lines = (format.to_lines)(&annals_jsonl::read_span(file, 0, len)?);
-    Ok(OpenLog::Derived(Arc::new(DerivedLines { id, lines })))
+    let read = || match len > MAX_DOCUMENT {
+        true => Err(too_large(MAX_DOCUMENT)),
+        false => annals_jsonl::read_span(file, 0, len),
+    };
+    let lines = match framing {
+        Framing::Document(format) => (format.to_lines)(&read()?),
+        Framing::Files(format) => {
+            let bytes = &read()?;
+            (format.to_lines)(&[FilePart { path, bytes }])
+        }
+        Framing::Lines | Framing::LinesOrDocument(_) | Framing::Rows(_) => return Ok(None),
+    };
+    Ok(Some(OpenLog::Derived(Arc::new(DerivedLines { id, lines }))))
 }
 
 /// Opens a log as it is, or derives the records of a document.

@@ -13,7 +13,7 @@ use annals_jsonl::Error as FileError;
 use annals_jsonl::{self as jsonl, FileId, Removal};
 
 use super::inventory::{RootFile, SessionFiles};
-use super::{Root, Store, fork_bases, session_list, trash};
+use super::{Root, Store, fork_bases, record_source, session_list, trash};
 
 /// Files of one session, or of several that share files.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl FileSet {
             };
             if seen.insert(within) {
                 files.push((within.to_owned(), file.artifact.kind.is_log()));
-                ids.push(file.id);
+                ids.push(record_source::own_identity(file));
             }
         }
         Ok(FileSet {
@@ -325,7 +325,7 @@ fn remove_from_lists(files: &SessionFiles, copies: &dyn FileCopies) -> Result<()
 /// Fails with [`Changed`](FileError::Changed) if the content of a file may have changed since it was
 /// listed.
 pub(super) fn ensure_unchanged(file: &RootFile) -> Result<()> {
-    ensure(&file.path, |now| *now == file.id)
+    ensure(&file.path, |now| *now == record_source::own_identity(file))
 }
 
 /// Fails with [`Changed`](FileError::Changed) if a file is not the one that `id` describes, or was

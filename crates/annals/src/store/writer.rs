@@ -9,6 +9,7 @@ mod new_id;
 mod open;
 mod raw;
 mod refused;
+mod rows;
 mod shared_append;
 mod tools;
 
@@ -27,7 +28,7 @@ use annals_jsonl::{self as jsonl, AppendOptions, Create, Durability, FileId, Log
 use annals_layouts::Subject;
 use annals_layouts::json;
 use annals_layouts::layout::{
-    AppendState, Change, Edit, EditPlan, NewSession, PlanContext, Spawn, Writer,
+    AppendState, Change, Edit, EditPlan, NewSession, PlanContext, Spawn, Writer, set_scalars,
 };
 use annals_layouts::model::{
     AgentId, Artifact, ArtifactKind, Body, Draft, Entry, EntryId, Framing, Members, SessionId,
@@ -41,7 +42,7 @@ pub(crate) use self::shared_append::append_shared;
 pub(super) use self::shared_append::{append_to_sibling, append_with_companion};
 
 use super::Root;
-use super::append_point::{AppendPoint, decode_derived, decode_records};
+use super::append_point::{AppendPoint, decode_derived, decode_records, is_derived};
 use super::companion::{SplitRecords, WrittenEntries};
 use super::document::replace_if_unchanged;
 use super::inventory::RootFile;
@@ -138,7 +139,7 @@ impl SessionWriter {
         if drafts.is_empty() {
             return Ok(Vec::new());
         }
-        let writer = layout_writer(&self.root)?;
+        let writer = self.layout_writer()?;
         for draft in &drafts {
             let has_place = |name: &str| writer.has_place_for(&draft.body, name);
             refuse_unknown(
@@ -252,6 +253,15 @@ impl SessionWriter {
         })
     }
 
+    /// Returns the writer of the log.
+    fn layout_writer(&self) -> Result<&'static dyn Writer> {
+        let framing = self.append_point().file.artifact.framing;
+        match framing {
+            Framing::Rows(_) => rows::row_writer(&self.root),
+            _ => layout_writer(&self.root),
+        }
+    }
+
     /// Returns whether a change writes to the log. A title or a note does not create a missing log.
     fn touches_log(&self, writer: &dyn Writer, change: &Change) -> Result<bool> {
         if matches!(change, Change::SetTodos(_) | Change::Spawn(_)) {
@@ -269,6 +279,10 @@ impl SessionWriter {
     /// Plans a change at the current end of the log, applies its edits, and reads back the new
     /// entries.
     fn apply_change(&self, change: &Change) -> Result<Vec<Entry>> {
+        let framing = self.append_point().file.artifact.framing;
+        if let Framing::Rows(format) = framing {
+            return self.apply_rows(format, std::slice::from_ref(change));
+        }
         let writer = layout_writer(&self.root)?;
         let touches_log = self.touches_log(writer, change)?;
         let mut written = Vec::new();
@@ -346,7 +360,7 @@ impl SessionWriter {
         let end = places.last().map_or(0, |(offset, len)| offset + len);
         let records = written.iter().zip(places);
         let mut entries = match before {
-            Some((log, _)) if matches!(log.framing, Framing::Document(_)) => {
+            Some((log, _)) if is_derived(log.framing) => {
                 let file = self.append_point().file.clone();
                 decode_derived(&self.root, &file, end, written.len())?
             }
@@ -491,6 +505,18 @@ impl SessionWriter {
                 create_parent_dirs(&self.root, &path)?;
                 Ok(jsonl::replace(&path, &bytes, None)?)
             }
+            Edit::SetScalars {
+                path,
+                members,
+                defaults,
+            } => {
+                let path = self.root.path.join(path);
+                create_parent_dirs(&self.root, &path)?;
+                replace_if_unchanged(&path, |old| {
+                    Ok::<_, Error>(set_scalars(old, &members, &defaults))
+                })
+            }
+            Edit::Rows { .. } => Err(Error::refused("a log has no rows")),
             Edit::SetMembers { path, members } => {
                 let path = self.root.path.join(path);
                 create_parent_dirs(&self.root, &path)?;

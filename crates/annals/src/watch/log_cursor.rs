@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::store::{IncrementalReader, LocatedEntry, each_line_of_open_file};
 use annals_jsonl::{Cursor, FileId, OpenLog, ReadAt as _};
 use annals_layouts::layout::Record;
-use annals_layouts::model::{Body, Entry, EntryId, EntryKey, Framing};
+use annals_layouts::model::{Body, Entry, EntryId, EntryKey};
 
 use super::{FollowedLog, ResetReason};
 
@@ -130,8 +130,7 @@ impl LogCursor {
     pub(super) fn from_end(log: Arc<FollowedLog>, id: FileId) -> Self {
         // Nothing in an empty file is known. A document may be empty while it is written again; a
         // file that is appended to is not.
-        let appends =
-            matches!(log.artifact.framing, Framing::Document(format) if format.keeps_lines);
+        let appends = log.artifact.framing.keeps_lines();
         let is_known = id.len > 0 || !appends;
         let modified = Timestamp::from_nanosecond(id.mtime_ns.into()).ok();
         LogCursor {

@@ -11,6 +11,7 @@ mod chorus;
 mod clog;
 mod context;
 mod cost;
+mod database_writer;
 mod decode;
 mod examples;
 mod export;

@@ -548,6 +548,8 @@ fn every_change_is_refused_and_changes_nothing() {
         let store = copy.store();
         let before = picture(&copy.root.path);
         let now = jiff::Timestamp::now();
+        // See `database_writer`.
+        let has_rows = case.layout.row_writer().is_some();
         let refused = |result: annals::Result<()>| {
             let error = result.unwrap_err().to_string();
             assert!(
@@ -557,7 +559,9 @@ fn every_change_is_refused_and_changes_nothing() {
             );
         };
         for files in copy.sessions() {
-            refused(store.open_writer(&files, QUICK).map(drop));
+            if !has_rows {
+                refused(store.open_writer(&files, QUICK).map(drop));
+            }
             refused(store.trash().plan(&files, now).map(drop));
             refused(store.trash().move_in(&files, now).map(drop));
             refused(store.move_to_archive(&[&files], true, now).map(drop));
@@ -566,7 +570,9 @@ fn every_change_is_refused_and_changes_nothing() {
             refused(store.fork(&session, &[0], to, None, now).map(drop));
         }
         let new = NewSession::new(SessionId::new("new").unwrap(), "/w");
-        refused(store.create(&copy.root, &new, QUICK).map(drop));
+        if !has_rows {
+            refused(store.create(&copy.root, &new, QUICK).map(drop));
+        }
         let inventory = store.inventory();
         let targets = annals::repair::RepairTarget::all(&inventory);
         assert!(targets.is_empty(), "{}", case.name);

@@ -10,6 +10,7 @@ use crate::model::{FilePart, FileSetFormat};
 pub(super) static SESSION: FileSetFormat = FileSetFormat {
     name: "cline-session",
     is_whole: true,
+    keeps_lines: false,
     parts: |path| {
         let name = path.file_name().and_then(|name| name.to_str());
         let stem = name.and_then(|name| name.strip_suffix(super::MESSAGES));

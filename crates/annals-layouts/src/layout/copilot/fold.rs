@@ -1,25 +1,51 @@
-//! Derives lines from the events of a session, and from the title in a file next to them.
+//! Derives lines from the events of a session, and from the title beside them: one line from each
+//! event.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 use crate::json::{Pairs, Raw, Text, object};
-use crate::layout::AGENT_SEPARATOR;
 use crate::layout::derived::{
-    Counts, DerivedLine, DerivedLog, LineOrder, call_block, count, log_lines, owned, result_block,
-    split_mark, text_block, thinking_block,
+    Counts, DerivedLine, DerivedLog, LineDecoder, LineOrder, call_block, count, log_lines, owned,
+    result_block, split_mark, text_block, thinking_block,
 };
-use crate::model::{FilePart, FileSetFormat};
+use crate::layout::extension::Extension;
+use crate::layout::scalars::scalar;
+use crate::layout::{AGENT_SEPARATOR, Decoded, Decoder, PROGRAM, Record, entry_outline};
+use crate::model::{DocumentFormat, Entry, FilePart, FileSetFormat, Framing, Outline};
+
+/// Beginning of the types of events that the program skips.
+pub(super) const HIDDEN: &str = "annals.";
 
 /// A session: its events and its `workspace.yaml`.
 pub(super) static SESSION: FileSetFormat = FileSetFormat {
     name: "copilot-session",
     is_whole: true,
+    keeps_lines: true,
     parts: |path| match path.file_name().is_some_and(|name| name == "events.jsonl") {
         true => vec![path.with_file_name("workspace.yaml")],
         false => Vec::new(),
     },
-    to_lines,
+    to_lines: |parts| to_lines(parts, false),
 };
+
+/// The log of a sub-agent that annals wrote.
+pub(super) static AGENT: DocumentFormat = DocumentFormat {
+    name: "copilot-agent",
+    keeps_lines: true,
+    to_lines: |bytes| {
+        to_lines(
+            &[FilePart {
+                path: Path::new(""),
+                bytes,
+            }],
+            true,
+        )
+    },
+};
+
+pub(super) const AGENT_FRAMING: Framing = Framing::Document(&AGENT);
 
 object! {
     struct Event<'a> {
@@ -28,7 +54,12 @@ object! {
         "id" => id: Text<'a>,
         "timestamp" => timestamp: Raw<'a>,
         "agentId" => agent: Text<'a>,
+        "annals" => annex: Extension<'a>,
     }
+}
+
+object! {
+    struct OwnEvent<'a> { "annals" => annex: Raw<'a>, }
 }
 
 object! {
@@ -55,6 +86,14 @@ object! {
         "agentDescription" => description: Text<'a>,
         "summaryContent" => summary: Text<'a>,
         "modelMetrics" => metrics: Raw<'a>,
+        "forkedFrom" => forked_from: Text<'a>,
+    }
+}
+
+object! {
+    struct TitleNote<'a> {
+        "type" => kind: Text<'a>,
+        "title" => title: Text<'a>,
     }
 }
 
@@ -96,13 +135,18 @@ object! {
     struct ModelMetrics<'a> { "usage" => usage: Usage<'a>, }
 }
 
-fn to_lines(parts: &[FilePart<'_>]) -> Vec<u8> {
+fn to_lines(parts: &[FilePart<'_>], is_agent: bool) -> Vec<u8> {
     let Some((main, others)) = parts.split_first() else {
         return Vec::new();
     };
     let (mark, bytes) = split_mark(main.bytes);
-    let mut log = DerivedLog::new(mark);
-    let mut fold = Fold::default();
+    let mut fold = Fold {
+        is_agent,
+        ..Fold::default()
+    };
+    let titles: Vec<DerivedLine<'_>> = others.iter().filter_map(|part| title(part.bytes)).collect();
+    let custom = titles.iter().find(|title| title.custom);
+    fold.title = custom.and_then(|title| title.text.clone());
     let folder = main.path.parent().and_then(|dir| dir.file_name());
     fold.session = folder.and_then(|name| name.to_str()).map(str::to_owned);
     let events: Vec<(&[u8], Option<&str>, Option<Event<'_>>)> = log_lines(bytes)
@@ -113,25 +157,49 @@ fn to_lines(parts: &[FilePart<'_>]) -> Vec<u8> {
         .collect();
     let parsed = events.iter().filter_map(|(_, _, event)| event.as_ref());
     parsed.for_each(|event| fold.prepare(event));
-    for (number, (line, text, event)) in events.iter().enumerate() {
+    let lines = events.iter().enumerate();
+    let lines = lines.map(|(number, (line, text, event))| {
         let derived = event.as_ref().map(|event| DerivedLine {
             time: owned(event.timestamp),
             record: Raw(*text),
+            annex: own_members(*text),
             ..fold.event(number, event)
         });
+        (*line, derived)
+    });
+    let mut lines: Vec<(&[u8], Option<DerivedLine<'_>>)> = lines.collect();
+    let mut parsed = lines.iter_mut().filter_map(|(_, line)| line.as_mut());
+    if let Some(first) = parsed.next() {
+        let session = fold.session.clone();
+        first.more.extend(
+            titles
+                .into_iter()
+                .chain(fold.totals())
+                .map(|line| DerivedLine {
+                    session: session.clone().filter(|_| !is_agent),
+                    ..line
+                }),
+        );
+    }
+    let mut log = DerivedLog::new(mark);
+    for (line, derived) in &lines {
         log.add(line, derived.as_ref());
     }
-    let titles = others.iter().filter_map(|part| title(part.bytes));
-    for mut line in fold.totals().into_iter().chain(titles) {
-        line.session.clone_from(&fold.session);
-        log.add(b"", Some(&line));
-    }
     log.into_bytes()
+}
+
+/// Returns the member `annals` of an event.
+fn own_members(event: Option<&str>) -> Raw<'_> {
+    Raw(event).parse::<OwnEvent<'_>>().annex
 }
 
 /// State of a session while its events are read.
 #[derive(Default)]
 struct Fold<'a> {
+    /// Whether the log is only that of a sub-agent.
+    is_agent: bool,
+    /// The title that a person gave.
+    title: Option<String>,
     session: Option<String>,
     /// Git branch since the last start or resume.
     branch: Option<String>,
@@ -155,6 +223,7 @@ impl<'a> Fold<'a> {
         let data = || event.data.parse::<Data<'a>>();
         match event.kind.or_empty() {
             "session.start" if self.session.is_none() => self.session = data().session.owned(),
+            _ if event.annex.usage.is_some() => self.has_usage = true,
             "assistant.message" => self.replies.extend(data().response.owned()),
             "session.usage_record" => {
                 self.has_usage = true;
@@ -180,12 +249,15 @@ impl<'a> Fold<'a> {
     fn event(&mut self, number: usize, event: &Event<'a>) -> DerivedLine<'a> {
         let data: Data<'a> = event.data.parse();
         let kind = event.kind.or_empty();
-        let agent = event.agent.non_empty();
+        let agent = event.agent.non_empty().filter(|_| !self.is_agent);
+        let hidden = kind.strip_prefix(HIDDEN);
+        let kind = hidden.unwrap_or(kind);
         let mut line = match kind {
             "session.start" | "session.resume" => DerivedLine {
                 cwd: data.context.cwd.owned(),
                 branch: data.context.branch.owned(),
                 version: data.version.owned(),
+                forked_from: data.forked_from.owned(),
                 ..DerivedLine::new(kind)
             },
             "user.message" => {
@@ -234,9 +306,14 @@ impl<'a> Fold<'a> {
                 text: data.message.owned().or_else(|| data.reason.owned()),
                 ..DerivedLine::new("notice")
             },
+            "note" if hidden.is_some() && !self.is_old_title(event.data) => DerivedLine {
+                note: event.data,
+                ..DerivedLine::new(kind)
+            },
             kind => DerivedLine::new(kind),
         };
-        line.session = self.session.as_ref().map(|session| match agent {
+        let session = self.session.as_ref().filter(|_| !self.is_agent);
+        line.session = session.map(|session| match agent {
             Some(agent) => format!("{session}{AGENT_SEPARATOR}{agent}"),
             None => session.clone(),
         });
@@ -246,12 +323,39 @@ impl<'a> Fold<'a> {
             // The lines of a sub-agent are read as a log of their own, which has no start.
             line.branch.clone_from(&self.branch);
         }
-        let is_shown = matches!(kind, "session.error" | "abort");
+        let is_own_entry = hidden.is_some() && matches!(kind, "compaction" | "system");
+        let is_shown = is_own_entry || matches!(kind, "session.error" | "abort");
         if is_shown || (line.kind == "message" && kind != "session.usage_record") {
-            self.order.add(number, event.id.non_empty(), &mut line);
-            line.resumes = line.kind == "message" && agent.is_none();
+            let annex = &event.annex;
+            let is_aside = annex.aside.0 || annex.sidechain.0;
+            let id = annex.id.non_empty().or_else(|| event.id.non_empty());
+            match is_aside {
+                true => self.order.add_aside(number, id, &mut line),
+                false => self.order.add(number, id, &mut line),
+            }
+            if annex.program.get() == Some(PROGRAM) {
+                // The id of the message is that of the entry.
+                line.response = line.id.clone().filter(|_| annex.usage.is_some());
+            }
+            if annex.parent.0.is_some() {
+                line.parent = annex.parent.text().map(Cow::into_owned);
+            }
+            let is_resumed = is_own_entry || line.kind == "message";
+            line.resumes = is_resumed && agent.is_none() && !is_aside;
+        } else if kind == "note" {
+            line.id = event.annex.id.owned();
         }
         line
+    }
+
+    /// Returns whether a note is a title that differs from the one that a person gave since.
+    fn is_old_title(&self, note: Raw<'_>) -> bool {
+        let note: TitleNote<'_> = note.parse();
+        let title = note
+            .title
+            .get()
+            .filter(|_| note.kind.get() == Some("title"));
+        title.is_some_and(|title| self.title.as_deref().is_some_and(|now| now != title))
     }
 
     fn reply(&mut self, data: &Data<'a>) -> DerivedLine<'a> {
@@ -336,11 +440,7 @@ fn counts(usage: &Usage<'_>, fault: &mut Option<String>) -> Counts {
 /// Returns the title in `workspace.yaml`, which has one scalar per line.
 fn title(yaml: &[u8]) -> Option<DerivedLine<'static>> {
     let yaml = std::str::from_utf8(yaml).ok()?;
-    let value = |name: &str| {
-        let mut lines = yaml.lines();
-        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
-    };
-    let name = value("name")?.trim();
+    let name = scalar(yaml, "name")?;
     let quoted = |mark: char| name.strip_prefix(mark)?.strip_suffix(mark);
     let name = match (quoted('"'), quoted('\'')) {
         (Some(_), _) => Raw(Some(name)).text()?.into_owned(),
@@ -357,6 +457,66 @@ fn title(yaml: &[u8]) -> Option<DerivedLine<'static>> {
     };
     Some(DerivedLine::title(
         &name,
-        value("user_named") == Some("true"),
+        scalar(yaml, "user_named") == Some("true"),
     ))
+}
+
+/// Decodes the events of a log themselves, for a repair.
+#[derive(Debug)]
+pub(super) struct EventDecoder;
+
+impl EventDecoder {
+    /// Passes the derived line of each event in a record to `give`.
+    fn each_line<T>(
+        record: &Record<'_>,
+        out: &mut Decoded<T>,
+        give: &mut dyn FnMut(&Record<'_>, &mut Decoded<T>),
+    ) {
+        let read = record.object_or_pieces(out, is_event, |text| {
+            let event: Event<'_> = serde_json::from_str(text)?;
+            let mut line = Fold::default().event(0, &event);
+            let has_id = event.id.non_empty().is_some() || event.annex.id.non_empty().is_some();
+            line.id = line.id.filter(|_| has_id);
+            line.time = owned(event.timestamp);
+            line.record = Raw(Some(text));
+            line.annex = own_members(Some(text));
+            let mut bytes = Vec::new();
+            line.write(&mut bytes);
+            Ok(bytes)
+        });
+        match read {
+            Ok(bytes) => {
+                let bytes = bytes.as_slice();
+                give(&Record { bytes, ..*record }, out);
+            }
+            Err(pieces) => {
+                let pieces = pieces.iter();
+                pieces.for_each(|piece| EventDecoder::each_line(piece, out, give));
+            }
+        }
+    }
+}
+
+impl Decoder for EventDecoder {
+    fn outline(&mut self, record: &Record<'_>, out: &mut Decoded<Outline>) {
+        EventDecoder::each_line(record, out, &mut |line, out| LineDecoder.outline(line, out));
+    }
+
+    fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
+        let before = (out.items.len(), out.flaws.len());
+        EventDecoder::each_line(record, out, &mut |line, out| LineDecoder.decode(line, out));
+        if out.items.len() == before.0 {
+            entry_outline::push_entries(record, before.1, None, out);
+        }
+    }
+
+    fn is_record(&self, object: &str) -> bool {
+        is_event(object)
+    }
+}
+
+/// Returns whether an object is an event and not part of one.
+fn is_event(object: &str) -> bool {
+    let event: Event<'_> = Raw(Some(object)).parse();
+    event.kind.non_empty().is_some() && event.data.is_some() && event.timestamp.is_some()
 }

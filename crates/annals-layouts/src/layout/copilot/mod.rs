@@ -1,8 +1,10 @@
-//! The layout of GitHub Copilot CLI, read-only.
+//! The layout of GitHub Copilot CLI.
 //!
 //! ```text
 //! session-state/<session>/events.jsonl     a session with its sub-agents
 //! session-state/<session>/workspace.yaml   its title
+//! session-state/<session>/checkpoints/, rewind-file-snapshots/, files/, research/   not interpreted, removed with it
+//! annals/…                                 files of annals, such as todos: see `own_files.rs`
 //! session-store.db                         not read: derived from the events
 //! config.json, …                           not read: settings and secrets
 //! ```
@@ -22,13 +24,18 @@
 //! | `session.compaction_complete` | `summaryContent`; not seen in a recording |
 //! | `session.error`, `abort` | `message` or `reason` |
 //! | `session.shutdown` | `modelMetrics`: totals of all runs by model; read only if no response has a usage record |
+//! | `annals.…`, and the member `annals` of any event | only read by annals: see `write.rs` |
 //! | all others | not interpreted |
+//!
+//! While the program opens a session, it holds the lock of `session-state/.session-operation-locks/
+//! <session>.lock`; while it has one open, that of `inuse.<pid>.lock` in the session's directory.
 //!
 //! `inputTokens` includes the cache, `outputTokens` includes reasoning. `usage.cost` is in premium
 //! requests, not in money, and is not read. `workspace.yaml` has `name`, and `user_named` if a person
 //! gave it.
 
 mod fold;
+mod write;
 
 use std::path::{Path, PathBuf};
 
@@ -36,16 +43,36 @@ use crate::model::{Artifact, ArtifactKind, FlawKind, Framing, SessionId};
 
 use super::derived::LineDecoder;
 use super::opaque::OpaqueDecoder;
-use super::{Decoder, Env, Layout, LayoutChecks, LayoutSpec, Writer, path_parts};
+use super::todos::TodosDecoder;
+use super::{
+    Decoder, Env, Layout, LayoutChecks, LayoutSpec, Writer, is_removed, own_files, path_parts,
+};
 
 /// The layout of GitHub Copilot CLI.
 #[derive(Debug)]
 pub struct Copilot;
 
-static SPEC: LayoutSpec = LayoutSpec::new("copilot");
+static SPEC: LayoutSpec = LayoutSpec {
+    attributes: &["forked_from"],
+    has_secret_files: true,
+    thread_lock: Some(operation_lock),
+    ..LayoutSpec::new("copilot")
+};
+
+/// Kind of the document with a session's title.
+const WORKSPACE: ArtifactKind = ArtifactKind::SessionState;
+
+/// Directories of a session that its program fills.
+const STATE: [&str; 4] = ["checkpoints", "rewind-file-snapshots", "files", "research"];
 
 /// Directory of the sessions.
 const SESSIONS: &str = "session-state";
+
+/// Name of a session's log.
+const LOG: &str = "events.jsonl";
+
+/// Name of the document with a session's title.
+const TITLE: &str = "workspace.yaml";
 
 impl Layout for Copilot {
     fn spec(&self) -> &'static LayoutSpec {
@@ -67,34 +94,52 @@ impl Layout for Copilot {
         match *path_parts(dir).unwrap_or_default().as_slice() {
             [SESSIONS] => true,
             [SESSIONS, session] => is_session(session),
-            _ => false,
+            [SESSIONS, session, first, ..] => is_session(session) && STATE.contains(&first),
+            _ => own_files::may_hold_files(dir),
         }
     }
 
+    fn may_hold_logs(&self, dir: &Path) -> bool {
+        self.may_hold_files(dir) && dir.components().count() <= 3
+    }
+
     fn classify(&self, path: &Path) -> Option<Artifact> {
+        let state = |session: &str, name: Option<String>| {
+            Some(Artifact {
+                session: Some(SessionId::new(session).ok()?),
+                name,
+                ..Artifact::new(WORKSPACE)
+            })
+        };
+        if is_removed(path) {
+            return None;
+        }
         match *path_parts(path)?.as_slice() {
-            [SESSIONS, session, file] if is_session(session) => {
-                let (kind, framing) = match file {
-                    "events.jsonl" => (ArtifactKind::SharedLog, Framing::Files(&fold::SESSION)),
-                    "workspace.yaml" => (ArtifactKind::SessionState, Framing::Lines),
-                    _ => return None,
-                };
-                Some(Artifact {
-                    session: Some(SessionId::new(session).ok()?),
-                    framing,
-                    ..Artifact::new(kind)
-                })
+            [SESSIONS, session, LOG] if is_session(session) => {
+                Some(session_log(SessionId::new(session).ok()?))
             }
-            _ => None,
+            [SESSIONS, session, TITLE] if is_session(session) => state(session, None),
+            [SESSIONS, session, first, ref rest @ ..]
+                if is_session(session) && STATE.contains(&first) && !rest.is_empty() =>
+            {
+                state(session, Some(format!("{first}/{}", rest.join("/"))))
+            }
+            _ => {
+                let mut own = own_files::classify(path)?;
+                if own.kind == ArtifactKind::AgentLog {
+                    own.framing = fold::AGENT_FRAMING;
+                }
+                Some(own)
+            }
         }
     }
 
     fn path_for(&self, artifact: &Artifact) -> PathBuf {
-        let file = match artifact.kind {
-            ArtifactKind::SharedLog => "events.jsonl",
-            ArtifactKind::SessionState => "workspace.yaml",
-            // The layout has no such files.
-            _ => return PathBuf::new(),
+        let file = match (artifact.kind, &artifact.name) {
+            (ArtifactKind::SharedLog, _) => LOG,
+            (WORKSPACE, Some(name)) => name,
+            (WORKSPACE, None) => TITLE,
+            _ => return own_files::path_for(artifact).unwrap_or_default(),
         };
         match &artifact.session {
             Some(session) => Path::new(SESSIONS).join(session.as_str()).join(file),
@@ -107,19 +152,39 @@ impl Layout for Copilot {
     }
 
     fn decoder(&self, artifact: &Artifact) -> Box<dyn Decoder> {
-        match artifact.kind.is_conversation() {
-            true => Box::new(LineDecoder),
-            false => Box::new(OpaqueDecoder),
+        match artifact.kind {
+            kind if kind.is_conversation() => match artifact.framing {
+                Framing::Lines => Box::new(fold::EventDecoder),
+                _ => Box::new(LineDecoder),
+            },
+            ArtifactKind::Todos => Box::new(TodosDecoder),
+            _ => Box::new(OpaqueDecoder),
         }
     }
 
     fn writer(&self) -> Option<&dyn Writer> {
-        None
+        Some(self)
     }
 
     fn checks(&self) -> &dyn LayoutChecks {
         self
     }
+}
+
+/// Returns the log of a session.
+fn session_log(session: SessionId) -> Artifact {
+    Artifact {
+        session: Some(session),
+        framing: Framing::Files(&fold::SESSION),
+        ..Artifact::new(ArtifactKind::SharedLog)
+    }
+}
+
+/// Returns the file that the program locks while it opens the session of a log.
+fn operation_lock(log: &Artifact) -> Option<PathBuf> {
+    let session = log.session.as_ref()?;
+    let is_log = log.kind == ArtifactKind::SharedLog;
+    is_log.then(|| format!("{SESSIONS}/.session-operation-locks/{session}.lock").into())
 }
 
 /// Returns whether a directory has the name of a session; locks have a directory of their own.
@@ -145,10 +210,9 @@ impl LayoutChecks for Copilot {
         match *path_parts(path).unwrap_or_default().as_slice() {
             [SESSIONS, ".session-operation-locks", ..] => true,
             [SESSIONS, _, first, ..] => {
-                matches!(
-                    first,
-                    "checkpoints" | "rewind-file-snapshots" | "files" | "research"
-                ) || first == ".workspace-fork.lock"
+                STATE.contains(&first)
+                    || first == ".workspace-fork.lock"
+                    || first.starts_with("inuse.")
                     || first.starts_with("events.jsonl.backup-before-recovery-")
             }
             [

@@ -10,6 +10,7 @@ use crate::model::{FilePart, FileSetFormat};
 pub(super) static SESSION: FileSetFormat = FileSetFormat {
     name: "droid-session",
     is_whole: true,
+    keeps_lines: false,
     parts: |path| match path.extension().is_some_and(|ending| ending == "jsonl") {
         true => vec![path.with_extension("settings.json")],
         false => Vec::new(),

@@ -2,7 +2,7 @@
 
 use crate::json::{Flag, Raw, Text, object};
 use crate::layout::usage_fields::{decode_count, decode_time};
-use crate::layout::{AGENT_SEPARATOR, Decoded, Decoder, Record, entry_outline};
+use crate::layout::{AGENT_SEPARATOR, Decoded, Decoder, PROGRAM, Record, entry_outline};
 use crate::model::{
     AgentId, Artifact, Block, Body, Entry, EntryId, Fact, FlawKind, Link, Message, Money, Outline,
     Role, SessionId, Span, TitleSource, Usage,
@@ -19,6 +19,7 @@ object! {
         "title" => title: Text<'a>,
         "version" => version: Text<'a>,
         "agent" => agent: Text<'a>,
+        "slug" => slug: Text<'a>,
         "created" => created: Raw<'a>,
         "started" => started: Raw<'a>,
         "data" => data: Raw<'a>,
@@ -38,7 +39,12 @@ object! {
         "finish" => finish: Text<'a>,
         "error" => error: Failure<'a>,
         "summary" => summary: Raw<'a>,
+        "annals" => own: OwnMembers<'a>,
     }
+}
+
+object! {
+    struct OwnMembers<'a> { "program" => program: Text<'a>, }
 }
 
 object! {
@@ -105,6 +111,9 @@ object! {
 
 /// Beginnings of titles that the program gives to sessions without one.
 const PLACEHOLDERS: [&str; 2] = ["New session - ", "Child session - "];
+
+/// Beginning of the slug of a session that annals began.
+const SLUG: &str = "annals-";
 
 /// Kind of the entry at which the program resumes a reverted session.
 const REVERT: &str = "revert";
@@ -203,9 +212,13 @@ fn session(row: &Row<'_>, span: Span) -> Vec<RowEntry> {
     );
     entry.context.cwd = row.directory.owned();
     entry.context.version = row.version.owned();
+    let is_ours = row.slug.or_empty().starts_with(SLUG);
+    entry.program = is_ours.then(|| PROGRAM.to_owned());
     let title = title.filter(|_| !is_agent).map(|title| {
         let (text, source) = (title.to_owned(), TitleSource::Ai);
-        Entry::new(span, Body::Title { text, source })
+        let mut entry = Entry::new(span, Body::Title { text, source });
+        entry.program = is_ours.then(|| PROGRAM.to_owned());
+        entry
     });
     let entries = std::iter::once(entry).chain(title);
     entries.map(RowEntry::from).collect()
@@ -281,8 +294,10 @@ fn message(row: &Row<'_>, span: Span, flaws: &mut Vec<(FlawKind, String)>) -> Ve
     let mut entry = Entry::new(span, body);
     entry.id = row.id.non_empty().map(EntryId::new);
     entry.context.cwd = data.path.cwd.owned();
+    entry.program = data.own.program.owned();
     let results = results.map(|message| {
         let mut results = Entry::new(span, Body::Message(message));
+        results.program.clone_from(&entry.program);
         results.id = entry
             .id
             .as_ref()

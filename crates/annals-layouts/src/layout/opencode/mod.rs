@@ -38,6 +38,7 @@
 mod decode;
 mod rows;
 mod tree;
+mod write;
 
 use std::path::{Path, PathBuf};
 
@@ -161,6 +162,10 @@ impl Layout for OpenCode {
 
     fn writer(&self) -> Option<&dyn Writer> {
         None
+    }
+
+    fn row_writer(&self) -> Option<&dyn Writer> {
+        Some(self)
     }
 
     fn checks(&self) -> &dyn LayoutChecks {

@@ -11,7 +11,7 @@
 //! and counts in `event_sequence` (from 1.18 on), so the parts of the last messages are looked at.
 
 use super::artifact;
-use crate::model::RowFormat;
+use crate::model::{RowFormat, RowSchema};
 
 /// The name of a session in records: with the session at the top if it is that of a sub-agent. The
 /// search upwards ends after 64 steps, so a cycle ends it.
@@ -86,6 +86,7 @@ pub(super) static FORMAT: RowFormat = RowFormat {
             ", 'id', CAST(t.id AS TEXT), 'parent', CAST(t.parent_id AS TEXT)",
             ", 'directory', CAST(t.directory AS TEXT), 'title', CAST(t.title AS TEXT)",
             ", 'version', CAST(t.version AS TEXT), 'agent', CAST(t.agent AS TEXT)",
+            ", 'slug', CAST((SELECT (SELECT slug FROM session WHERE rowid = ?1) FROM (SELECT NULL AS slug)) AS TEXT)",
             ", 'created', CAST(t.time_created AS INTEGER), 'updated', CAST(t.time_updated AS INTEGER)",
             ") FROM session t WHERE t.rowid = ?1"
         ),
@@ -115,4 +116,58 @@ pub(super) static FORMAT: RowFormat = RowFormat {
             " WHERE t.rowid = ?1 ORDER BY m.time_created DESC, m.id DESC LIMIT 1"
         ),
     ],
+    schema: Some(&SCHEMA),
+};
+
+/// The schema of OpenCode 1.18.
+static SCHEMA: RowSchema = RowSchema {
+    tables: &[
+        (
+            "project",
+            &[
+                "id",
+                "worktree",
+                "time_created",
+                "time_updated",
+                "sandboxes",
+            ],
+        ),
+        (
+            "session",
+            &[
+                "id",
+                "project_id",
+                "slug",
+                "directory",
+                "path",
+                "title",
+                "version",
+                "agent",
+                "model",
+                "tokens_input",
+                "tokens_output",
+                "tokens_cache_read",
+                "tokens_cache_write",
+                "time_created",
+                "time_updated",
+            ],
+        ),
+        (
+            "message",
+            &["id", "session_id", "time_created", "time_updated", "data"],
+        ),
+        (
+            "part",
+            &[
+                "id",
+                "message_id",
+                "session_id",
+                "time_created",
+                "time_updated",
+                "data",
+            ],
+        ),
+    ],
+    newest_migration: "SELECT max(id) FROM migration",
+    known_migration: "20260622202450_simplify_session_input",
 };

@@ -22,6 +22,7 @@ use super::decode::RowDecoder;
 pub(super) static SESSION: FileSetFormat = FileSetFormat {
     name: "opencode-files",
     is_whole: false,
+    keeps_lines: false,
     parts: |path| {
         let storage = path.ancestors().nth(3);
         let place = storage.zip(path.file_stem()).and_then(|(storage, name)| {

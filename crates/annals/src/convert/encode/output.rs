@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use annals_jsonl as jsonl;
-use annals_layouts::layout::{Edit, ListUpdate, RowUpdate};
+use annals_layouts::layout::{Edit, ListUpdate, RowUpdate, set_scalars};
 use annals_layouts::model::{ArtifactKind, Body, ListSubject};
 
 use super::super::origin::{self, GENERATED, ListedTitle, TitleMember};
@@ -55,7 +55,16 @@ impl SessionEncoder<'_> {
                     staged.put(&bytes)?;
                     self.out.insert(path, OutputLog::File(staged));
                 }
-                Edit::SetMembers { .. } => {}
+                Edit::SetScalars {
+                    path,
+                    members,
+                    defaults,
+                } => {
+                    let old = self.scalars.get(&path);
+                    let new = set_scalars(old.map(Vec::as_slice), &members, &defaults);
+                    self.scalars.insert(path, new);
+                }
+                Edit::SetMembers { .. } | Edit::Rows { .. } => {}
             }
         }
         Ok(())
@@ -106,6 +115,11 @@ impl SessionEncoder<'_> {
             lines
                 .into_iter()
                 .try_for_each(|line| self.put(&path, line))?;
+        }
+        for (path, bytes) in std::mem::take(&mut self.scalars) {
+            let mut staged = self.target.stage.file(&path)?;
+            staged.put(&bytes)?;
+            self.out.insert(path, OutputLog::File(staged));
         }
         let rows = self.take_rows();
         if self.target.merge {

@@ -167,6 +167,7 @@ mod tests {
     static FORMAT: FileSetFormat = FileSetFormat {
         name: "test",
         is_whole: true,
+        keeps_lines: false,
         parts: |path| match path.extension().is_some_and(|ending| ending == "main") {
             true => vec![path.with_extension("dir"), path.with_extension("more")],
             false => Vec::new(),

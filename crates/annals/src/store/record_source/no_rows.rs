@@ -4,8 +4,9 @@
 use std::io;
 use std::path::Path;
 
+use annals_jsonl::Durability;
 use annals_jsonl::{FileId, ReadAt};
-use annals_layouts::model::RowFormat;
+use annals_layouts::model::{RowEdit, RowFormat};
 
 /// The connections to a database; there are none.
 #[derive(Debug, Default)]
@@ -31,6 +32,24 @@ impl Connections {
     pub(super) fn open(&self, _: &Path, _: &'static RowFormat) -> io::Result<RowSource> {
         Err(unsupported())
     }
+}
+
+/// Result of a transaction; there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RowOutcome {
+    Written,
+    Changed,
+    Refused(String),
+}
+
+pub(crate) fn write(
+    _: &Path,
+    _: &'static RowFormat,
+    _: Option<FileId>,
+    _: &[RowEdit],
+    _: Durability,
+) -> io::Result<RowOutcome> {
+    Err(unsupported())
 }
 
 fn unsupported() -> io::Error {

@@ -34,6 +34,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::copy_at;
 
+mod write;
+
+pub(crate) use write::{RowOutcome, write};
+
 #[cfg(test)]
 mod tests;
 
@@ -550,6 +554,11 @@ fn location(path: &Path) -> io::Result<(String, bool)> {
         (true, None | Some(0), _) => ("mode=ro&immutable=1", true),
         (true, Some(_), None) => ("mode=ro&vfs=unix-none", true),
     };
+    Ok((format!("{}?{options}", uri(path)?), unlocked))
+}
+
+/// Returns the URI of a database, without parameters.
+fn uri(path: &Path) -> io::Result<String> {
     // SQLite refuses links in all parts of the path; a root may be behind one.
     let directory = path.parent().unwrap_or(Path::new("")).canonicalize()?;
     let name = path.file_name().unwrap_or_default();
@@ -561,7 +570,7 @@ fn location(path: &Path) -> io::Result<(String, bool)> {
             byte => _ = write!(uri, "%{byte:02x}"),
         }
     }
-    Ok((format!("{uri}?{options}"), unlocked))
+    Ok(uri)
 }
 
 fn sqlite_error(error: rusqlite::Error) -> io::Error {

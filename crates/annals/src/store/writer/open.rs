@@ -21,6 +21,7 @@ use annals_layouts::layout::{AppendState, Change, NewSession, PlanContext, Write
 use annals_layouts::model::{Artifact, ArtifactKind, Framing, SessionId};
 
 use super::new_id::{is_chosen, refuse_chosen};
+use super::rows::row_writer;
 use super::{
     SessionWriter, WriteOptions, create_parent_dirs, existing_file, header_fields, layout_writer,
     open_or_create, real_directory, refuse_unknown, with_id_lock, with_plan_context,
@@ -34,7 +35,7 @@ impl Store {
         new: &NewSession,
         options: WriteOptions,
     ) -> Result<SessionWriter> {
-        let writer = layout_writer(root)?;
+        let writer = layout_writer(root).or_else(|_| row_writer(root))?;
         refuse_unknown(root, writer.session_members(), |_| true, &new.members)?;
         if new
             .title
@@ -55,6 +56,9 @@ impl Store {
         let log = with_plan_context(options.now, &self.zone(), |stamp| {
             writer.new_session_log(new, stamp)
         })?;
+        if matches!(log.framing, Framing::Rows(_)) {
+            return self.create_rows(root, new, log, Vec::new(), options);
+        }
         let begin = || self.begin_session(root, writer, new, options);
         match is_chosen(&log, new) {
             true => with_id_lock(root, &log, || {
@@ -310,6 +314,9 @@ impl Store {
         file: &RootFile,
         options: WriteOptions,
     ) -> Result<SessionWriter> {
+        if matches!(file.artifact.framing, Framing::Rows(_)) {
+            return self.open_rows(files, file, options);
+        }
         let writer = layout_writer(&files.root)?;
         let file = &continued_volume(&files.root, file)?;
         if file.is_archived() {

@@ -13,7 +13,7 @@ use crate::store::log_reader::each_record;
 use annals_layouts::layout::{Decoded, calls_of_unknown_tools};
 use annals_layouts::model::{Block, Body, Draft, Entry, EntryKey, Outline};
 
-use super::{SessionWriter, layout_writer};
+use super::SessionWriter;
 
 /// Maximum number of calls for which the log's bytes are searched first. With more, the log is
 /// decoded at once.
@@ -22,7 +22,7 @@ const SEARCHES: usize = 8;
 impl SessionWriter {
     /// Fails if the tool of a result is unknown, in layouts whose result records name the tool.
     pub fn check_tools(&self, drafts: &[Draft]) -> Result<()> {
-        if !layout_writer(&self.root)?.results_name_tools() {
+        if !self.layout_writer()?.results_name_tools() {
             return Ok(());
         }
         let mut tail = self.append_point();

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use annals::model::{Draft, FlawKind, Framing};
+use annals::model::{Draft, FlawKind};
 
 use crate::gates::{self, Counts};
 
@@ -223,9 +223,9 @@ fn fork_changes_only_ids_and_links() {
                     let old = &original[usize::from(volume)];
                     let old = &old[span.offset as usize..span.end() as usize];
                     let old = old.strip_prefix(b"\xef\xbb\xbf").unwrap_or(old);
-                    let derived = match log.artifact.framing {
-                        Framing::Document(_) => members(old.trim_ascii()),
-                        _ => Vec::new(),
+                    let derived = match log.artifact.framing.keeps_lines() {
+                        true => members(old.trim_ascii()),
+                        false => Vec::new(),
                     };
                     let record = |(key, _): &&(Vec<u8>, Vec<u8>)| key == br#""record""#;
                     let old = derived.iter().find(record).map_or(old, |(_, value)| value);

@@ -1,0 +1,288 @@
+//! Writing sessions of OpenCode's database: rows of known tables, in one transaction, or nothing.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use annals::convert;
+use annals::layout::NewSession;
+use annals::model::{Block, Body, Draft, Message, Role, SessionId};
+use annals::store::{Session, WriteOptions};
+use rusqlite::Connection;
+use rusqlite::types::Value;
+
+use crate::support::{Case, Copy, QUICK, case, cases, conversations, says};
+
+const SESSION: &str = "ses_e1b6f176dffeIIVriAZiTcNYbc";
+
+fn copy() -> Copy {
+    let is_it = |case: &Case| case.layout.name() == "opencode" && case.name == "1.18-s02-tools";
+    cases().into_iter().find(is_it).unwrap().copy()
+}
+
+fn database(copy: &Copy) -> PathBuf {
+    copy.root.path.join("opencode.db")
+}
+
+fn said(role: Role, text: &str) -> Draft {
+    let mut message = Message::new(role, vec![Block::Text(text.to_owned())]);
+    message.human = role == Role::User;
+    Draft::new(Body::Message(message))
+}
+
+fn message(role: Role, blocks: Vec<Block>) -> Draft {
+    Draft::new(Body::Message(Message::new(role, blocks)))
+}
+
+/// Returns the rows of all tables, and the schema.
+fn tables(path: &Path) -> BTreeMap<String, Vec<Vec<Value>>> {
+    let database = Connection::open(path).unwrap();
+    let rows = |sql: &str| {
+        let mut rows = database.prepare(sql).unwrap();
+        let columns = rows.column_count();
+        let rows = rows.query_map([], |row| (0..columns).map(|at| row.get(at)).collect());
+        rows.unwrap()
+            .collect::<Result<Vec<Vec<Value>>, _>>()
+            .unwrap()
+    };
+    let schema = rows("SELECT name, type, sql FROM sqlite_schema ORDER BY name");
+    let mut found = BTreeMap::new();
+    for row in &schema {
+        if let [Value::Text(name), Value::Text(kind), _] = row.as_slice()
+            && kind == "table"
+        {
+            found.insert(
+                name.clone(),
+                rows(&format!("SELECT * FROM \"{name}\" ORDER BY 1, 2")),
+            );
+        }
+    }
+    found.insert("schema".to_owned(), schema);
+    found
+}
+
+fn results() -> Vec<Draft> {
+    let call = Block::ToolUse {
+        id: "call_1".to_owned(),
+        name: "bash".to_owned(),
+        input: "{\"command\":\"ls\"}".to_owned(),
+    };
+    let result = Block::ToolResult {
+        call: "call_1".to_owned(),
+        output: vec![Block::Text("notes.txt".to_owned())],
+        is_error: false,
+    };
+    vec![
+        said(Role::User, "list the files"),
+        message(
+            Role::Assistant,
+            vec![Block::Text("One moment.".to_owned()), call],
+        ),
+        message(Role::User, vec![result]),
+        said(Role::Assistant, "One file: \"notes.txt\" ☂"),
+    ]
+}
+
+#[test]
+fn rows_that_are_appended_are_read() {
+    let copy = copy();
+    let before = tables(&database(&copy));
+    let old = conversations(&copy.read(SESSION));
+    let writer = copy.writer(SESSION);
+    let written = writer.append_all(results()).unwrap();
+    assert_eq!(written.len(), 4);
+    let session = copy.read(SESSION);
+    let mut wanted = old;
+    wanted[0].extend(written.iter().map(says));
+    assert_eq!(conversations(&session), wanted);
+    writer.retitle("Another  title").unwrap();
+    assert_eq!(copy.read(SESSION).title().unwrap().text, "Another title");
+    writer.compact("what was said", None).unwrap();
+    writer.append(said(Role::User, "go on")).unwrap();
+    drop(writer);
+    let after = tables(&database(&copy));
+    // Rows of three tables and nothing else.
+    for (table, rows) in &before {
+        let new = &after[table];
+        match table.as_str() {
+            "session" => assert_eq!(new.len(), rows.len()),
+            "message" | "part" => {
+                assert!(rows.iter().all(|row| new.contains(row)), "{table}");
+                assert!(new.len() > rows.len());
+            }
+            _ => assert_eq!(new, rows, "{table}"),
+        }
+    }
+    let check = Connection::open(database(&copy)).unwrap();
+    let check: String = check
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(check, "ok");
+}
+
+#[test]
+fn session_begins_in_a_database() {
+    let copy = copy();
+    let store = copy.store();
+    let new = NewSession::unnamed("/home/dev/work").unwrap().title("made");
+    let writer = store
+        .create(&copy.root, &new, WriteOptions::default())
+        .unwrap();
+    let id = writer.session();
+    assert!(id.as_str().starts_with("ses_"), "{id}");
+    writer.append_all(results()).unwrap();
+    let session = copy.read(id.as_str());
+    assert_eq!(session.title().unwrap().text, "made");
+    assert_eq!(session.directories(), ["/home/dev/work"]);
+    assert_eq!(conversations(&session)[0].len(), 4);
+    // Its project is that of its directory.
+    let database = Connection::open(database(&copy)).unwrap();
+    let project: String = database
+        .query_row(
+            "SELECT p.worktree FROM session s JOIN project p ON p.id = s.project_id WHERE s.id = ?1",
+            [id.as_str()],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(project, "/home/dev/work");
+    let again = NewSession::new(id, "/home/dev/work");
+    let refused = store.create(&copy.root, &again, QUICK).unwrap_err();
+    assert!(refused.to_string().contains("already exists"), "{refused}");
+}
+
+/// A change is written as a whole or not at all.
+#[test]
+fn result_without_its_call_writes_nothing() {
+    let copy = copy();
+    let before = tables(&database(&copy));
+    let result = Block::ToolResult {
+        call: "call_unknown".to_owned(),
+        output: Vec::new(),
+        is_error: true,
+    };
+    let drafts = vec![said(Role::User, "go on"), message(Role::User, vec![result])];
+    let refused = copy.writer(SESSION).append_all(drafts).unwrap_err();
+    assert!(refused.to_string().contains("no call"), "{refused}");
+    assert_eq!(tables(&database(&copy)), before);
+}
+
+/// A database that is not exactly the known one is not written.
+#[test]
+fn foreign_and_newer_databases_are_refused() {
+    let changes = [
+        (
+            "INSERT INTO migration VALUES ('20990101000000_next', 1)",
+            "20990101000000_next",
+        ),
+        (
+            "ALTER TABLE message ADD COLUMN seal TEXT NOT NULL DEFAULT 'x'",
+            "",
+        ),
+        ("ALTER TABLE part RENAME COLUMN data TO body", "data"),
+        ("DELETE FROM migration", "migrations"),
+        (
+            "CREATE TRIGGER spy AFTER INSERT ON message BEGIN DELETE FROM part; END",
+            "triggers",
+        ),
+    ];
+    for (change, why) in changes {
+        let copy = copy();
+        let writer = copy.writer(SESSION);
+        let path = database(&copy);
+        Connection::open(&path)
+            .unwrap()
+            .execute_batch(change)
+            .unwrap();
+        let before = tables(&path);
+        let written = writer.append(said(Role::User, "go on"));
+        if why.is_empty() {
+            // A new column with a default does no harm.
+            written.unwrap();
+            continue;
+        }
+        let refused = written.unwrap_err().to_string();
+        assert!(refused.contains(why), "{change}: {refused}");
+        assert_eq!(tables(&path), before, "{change}");
+    }
+    // A new column without a default.
+    let copy = copy();
+    let path = database(&copy);
+    let writer = copy.writer(SESSION);
+    let edit = "PRAGMA writable_schema = ON;\
+        UPDATE sqlite_schema SET sql = replace(sql, '`data` text NOT NULL,', '`data` text NOT NULL, seal text NOT NULL,') WHERE name = 'part'";
+    let connection = Connection::open(&path).unwrap();
+    if connection.execute_batch(edit).is_ok() {
+        drop(connection);
+        let refused = writer.append(said(Role::User, "go on")).unwrap_err();
+        assert!(refused.to_string().contains("seal"), "{refused}");
+    }
+}
+
+/// A writer that was opened before others wrote continues after them.
+#[test]
+fn writers_of_one_database_take_turns() {
+    let copy = copy();
+    let (one, other) = (copy.writer(SESSION), copy.writer(SESSION));
+    let old = conversations(&copy.read(SESSION))[0].len();
+    for number in 0..4 {
+        one.append(said(Role::User, &format!("one {number}")))
+            .unwrap();
+        other
+            .append(said(Role::Assistant, &format!("other {number}")))
+            .unwrap();
+    }
+    let threads: Vec<_> = (0..4)
+        .map(|thread| {
+            let writer = copy.writer(SESSION);
+            std::thread::spawn(move || {
+                writer
+                    .append(said(Role::User, &format!("thread {thread}")))
+                    .unwrap();
+            })
+        })
+        .collect();
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+    let all = conversations(&copy.read(SESSION));
+    assert_eq!(all.len(), 1);
+    assert_eq!(all[0].len(), old + 12, "{all:?}");
+}
+
+#[test]
+fn missing_database_is_not_created() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = annals::store::Root::new("opencode", dir.path()).unwrap();
+    let store = annals::store::Store::new(vec![root.clone()]);
+    let new = NewSession::unnamed("/w").unwrap();
+    let refused = store.create(&root, &new, QUICK).unwrap_err();
+    assert!(
+        refused.to_string().contains("start the program"),
+        "{refused}"
+    );
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// A session of another program goes on in the database, with the messages that its agent would send.
+#[test]
+fn session_of_another_layout_continues_in_the_database() {
+    let copy = copy();
+    let source: Session = case("2.1.325-s02-tools").only();
+    let id = convert::continue_in_rows(&copy.store(), &source, &copy.root, QUICK).unwrap();
+    let session = copy.read(id.as_str());
+    let texts = |session: &Session| -> Vec<String> {
+        let context = session.context(None).unwrap().into_iter();
+        let blocks = context.flat_map(|message| message.blocks);
+        blocks
+            .filter_map(|block| match block {
+                Block::Text(text) => Some(text),
+                Block::ToolUse { id, input, .. } => Some(format!("{id} {input}")),
+                Block::ToolResult { call, .. } => Some(call),
+                _ => None,
+            })
+            .collect()
+    };
+    assert_eq!(texts(&session), texts(&source));
+    let again = convert::continue_in_rows(&copy.store(), &source, &copy.root, QUICK).unwrap_err();
+    assert!(again.to_string().contains("already exists"), "{again}");
+    assert!(SessionId::new(id.as_str()).is_ok());
+}
