@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use annals::layout::by_name;
+use annals::model::Framing;
 
 use crate::gates::Dice;
 use crate::gates::{self, Counts};

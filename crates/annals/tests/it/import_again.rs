@@ -281,6 +281,33 @@ fn interrupted_import_with_fresh_ids_keeps_the_ids() {
     }
 }
 
+/// Only prompts have a source in records that annals writes, but the orchestrator's own replies have one.
+#[test]
+fn messages_with_a_member_that_is_refused_are_imported_without_it() {
+    let mut cases = crate::support::cases().into_iter();
+    let case = cases
+        .find(|case| case.layout.name() == "orchestrator" && case.name == "sub-agent")
+        .unwrap();
+    let session = Session::read(case.sessions().remove(0)).unwrap();
+    let mut desk = Desk::new("orchestrator");
+    desk.exported.clear();
+    let options = ExportOptions::new(Format::Jsonl);
+    let mut exporter = Exporter::begin(options, None, &mut desk.exported).unwrap();
+    exporter.session(&session, &ExportPart::Whole).unwrap();
+    exporter.finish().unwrap();
+    let options = ImportOptions {
+        fresh_ids: true,
+        ..ImportOptions::default()
+    };
+    let imported = desk.import_with(options).unwrap().remove(0);
+    let copy = desk.store.session(imported.session.as_str()).unwrap();
+    let count = |session: &Session| session.messages(&Default::default()).unwrap().len();
+    assert_eq!(count(&session), 6);
+    assert_eq!(count(&copy), 6);
+    let left_out = &imported.left_out;
+    assert!(!left_out.contains_key("message"), "{left_out:?}");
+}
+
 fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }

@@ -98,8 +98,20 @@ impl SessionEncoder<'_> {
             let body = &mut draft.body;
             pen.reply.give_id(writer, leaf, body, stamp.new_id)
         });
-        let change = Change::Append(vec![draft]);
-        let plan = match self.plan(&pen.head, &change, now) {
+        let mut change = Change::Append(vec![draft]);
+        let mut plan = self.plan(&pen.head, &change, now);
+        if let Change::Append(drafts) = &mut change
+            && let Some(draft) = drafts.iter_mut().find(|it| !it.members.is_empty())
+            && plan.as_ref().is_err_and(|error| error.is_refusal())
+        {
+            // The record is worth more than its members.
+            let members = std::mem::take(&mut draft.members);
+            plan = self.plan(&pen.head, &change, now);
+            if plan.is_ok() && !self.target.origin {
+                members.iter().for_each(|(name, _)| self.leave_out(name));
+            }
+        }
+        let plan = match plan {
             Ok(plan) => plan,
             Err(error) if error.is_refusal() => {
                 refused.extend(key.filter(|_| chained));
