@@ -320,7 +320,7 @@ impl<'a, 'b> RecordBuilder<'a, 'b> {
                 ..ExtensionOut::default()
             },
         })?);
-        self.plan.added.push(id);
+        // Nothing continues there, so it is not one of the added entries.
         Ok(())
     }
 
