@@ -33,17 +33,27 @@ pub fn continue_in_rows(
     new.title = title.map(|title| title.text);
     let messages = session.context(None)?.into_iter();
     let messages = messages.filter(|message| !message.inserted);
-    let drafts = messages.map(|message| {
+    let mut said: Vec<Message> = Vec::new();
+    for message in messages {
         let mut blocks = message.blocks;
         for block in &mut blocks {
             if matches!(block, Block::Image { .. } | Block::Opaque { .. }) {
                 *block = Block::Text(IMAGE.to_owned());
             }
         }
-        let mut said = Message::new(message.role, blocks);
-        said.human = message.role == Role::User;
-        Draft::new(Body::Message(said))
-    });
+        match said.last_mut() {
+            // A reply in several entries: its program would send the results of each part first.
+            Some(last) if last.role == Role::Assistant && message.role == Role::Assistant => {
+                last.blocks.append(&mut blocks);
+            }
+            _ => {
+                let mut message = Message::new(message.role, blocks);
+                message.human = message.role == Role::User;
+                said.push(message);
+            }
+        }
+    }
+    let drafts = said.into_iter().map(|said| Draft::new(Body::Message(said)));
     let drafts: Vec<Draft> = drafts.collect();
     if drafts.is_empty() {
         return Err(Error::refused(format!(

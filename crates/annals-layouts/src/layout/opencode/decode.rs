@@ -112,6 +112,9 @@ object! {
 /// Beginnings of titles that the program gives to sessions without one.
 const PLACEHOLDERS: [&str; 2] = ["New session - ", "Child session - "];
 
+/// Type of a part with reasoning that the program skips.
+pub(super) const REASONING: &str = "annals-reasoning";
+
 /// Beginning of the slug of a session that annals began.
 const SLUG: &str = "annals-";
 
@@ -337,7 +340,7 @@ fn prompt(parts: &[PartData<'_>]) -> Message {
 fn reply_blocks(parts: &[PartData<'_>]) -> Vec<Block> {
     let blocks = parts.iter().filter_map(|part| match part.kind.or_empty() {
         "text" => part.text.owned().map(Block::Text),
-        "reasoning" => part.text.owned().map(|text| Block::Thinking {
+        "reasoning" | REASONING => part.text.owned().map(|text| Block::Thinking {
             text,
             signature: None,
         }),

@@ -12,6 +12,8 @@
 //! format cannot express; the program ignores it. The tables of events are not written: the program
 //! does not need them. No statement changes the schema.
 //!
+//! Reasoning is a part of a type that the program skips: it sends that of another model as text.
+//!
 //! The program orders messages by time, so each is later than the one before.
 
 use jiff::Timestamp;
@@ -28,6 +30,7 @@ use crate::model::{
     TitleSource, Usage,
 };
 
+use super::decode::REASONING;
 use super::{DATABASE, OpenCode, session_artifact};
 
 static SPEC: WriterSpec = WriterSpec {
@@ -478,7 +481,7 @@ fn part(block: &Block, message: &Message, time: i64) -> Result<String> {
             )
         }
         Block::Thinking { text, .. } => format!(
-            r#"{{"type":"reasoning","text":{},"time":{{"start":{time},"end":{time}}}}}"#,
+            r#"{{"type":"{REASONING}","text":{},"time":{{"start":{time},"end":{time}}}}}"#,
             json::quote(text)
         ),
         Block::ToolUse { id, name, input } => format!(

@@ -117,6 +117,10 @@ impl SessionEncoder<'_> {
                 .try_for_each(|line| self.put(&path, line))?;
         }
         for (path, bytes) in std::mem::take(&mut self.scalars) {
+            // A session that is in the target already keeps its own.
+            if self.target.merge && jsonl::exists(&self.target.root.path.join(&path))? {
+                continue;
+            }
             let mut staged = self.target.stage.file(&path)?;
             staged.put(&bytes)?;
             self.out.insert(path, OutputLog::File(staged));

@@ -180,7 +180,7 @@ fn fork_changes_only_ids_and_links() {
                 .map(|volume| volume.read_records().unwrap())
                 .collect();
             // Its first record names the session that it was forked from.
-            let has_header = matches!(case.layout.name(), "codex" | "gemini" | "pi");
+            let has_header = matches!(case.layout.name(), "codex" | "copilot" | "gemini" | "pi");
             let spec = case.layout.writer().unwrap().writer_spec();
             for (at, conversation) in tree.conversations.iter().enumerate() {
                 let path = tree.path(conversation);

@@ -125,10 +125,11 @@ fn said(session: &Session) -> BTreeSet<Vec<String>> {
 
 /// Pairs whose conversations differ. A system message without an id is in no conversation of Claude
 /// Code; in the other layouts it follows the message before it.
-const OTHERWISE: [&str; 14] = [
+const OTHERWISE: [&str; 16] = [
     "agentpool-entry-types → chorus",
     "agentpool-entry-types → clog",
     "agentpool-entry-types → codex",
+    "agentpool-entry-types → copilot",
     "agentpool-entry-types → gemini",
     "agentpool-entry-types → orchestrator",
     "agentpool-entry-types → pi",
@@ -136,6 +137,7 @@ const OTHERWISE: [&str; 14] = [
     "agentpool-session → chorus",
     "agentpool-session → clog",
     "agentpool-session → codex",
+    "agentpool-session → copilot",
     "agentpool-session → gemini",
     "agentpool-session → orchestrator",
     "agentpool-session → pi",
