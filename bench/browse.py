@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures `annals browse` on a terminal of its own: CPU and wall time from a key to the screen, and memory.
 
-    bench/browse.py PROGRAM CORPUS [--messages 100000]
+    bench/browse.py PROGRAM CORPUS [--messages 100000] [--state DIR]
 
 CORPUS is a Claude Code root, such as tools/gencorpus/gencorpus.py writes. CPU is user and system time of
 all threads, read from /proc. A second root with one long session is written to a temporary directory.
@@ -122,11 +122,12 @@ def main():
     parser.add_argument("program")
     parser.add_argument("corpus")
     parser.add_argument("--messages", type=int, default=100_000)
+    parser.add_argument("--state", help="state directory that has an index of CORPUS")
     args = parser.parse_args()
     program = str(pathlib.Path(args.program).resolve())
     with tempfile.TemporaryDirectory() as temporary:
         temporary = pathlib.Path(temporary)
-        state = str(temporary / "state")
+        state = args.state or str(temporary / "state")
         env = {**os.environ, "ANNALS_STATE_DIR": state}
         subprocess.run([program, "--root", f"claude-code:{args.corpus}", "index", "build"], env=env, stdout=subprocess.DEVNULL)
         browser = Browser(program, args.corpus, state)
