@@ -142,6 +142,8 @@ fn the_terminal_may_change_its_size() {
     tmux.wait_for("too small");
     tmux.resize(80, 24);
     tmux.wait_for("^t tree");
+    // `stty` names the size, too.
+    tmux.resize(120, 30);
     tmux.keys(&["C-c"]);
     assert_given_back(&tmux);
 }
