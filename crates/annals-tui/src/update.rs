@@ -376,11 +376,7 @@ fn back(state: &mut State) -> Vec<Effect> {
     }
     let mut effects = Vec::new();
     match state.screens.pop() {
-        Some(Screen::Reader(reader)) => {
-            if reader.following {
-                effects.push(Effect::StopFollowing);
-            }
-        }
+        Some(Screen::Reader(reader)) if reader.following => effects.push(Effect::StopFollowing),
         Some(Screen::Live(_)) => effects.push(Effect::StopFollowing),
         _ => {}
     }

@@ -282,7 +282,7 @@ fn ids_and_messages_are_copied() {
 /// No key without a question or a fork changes a byte, on any screen.
 #[test]
 fn looking_changes_nothing() {
-    let home = home();
+    let home = Home::new(&["branch-three-way", "file-history"]);
     let before = home.files();
     let mode = Mode {
         pick: false,

@@ -54,11 +54,11 @@ pub(super) fn start(
                             entry: written.entry,
                         })));
                     }
-                    Event::Entry(_) | Event::Reset { .. } if !is_all => {
-                        // One answer is enough until it is read.
-                        if !is_written.swap(true, Ordering::Relaxed) {
-                            answers.send(Answer::Written);
-                        }
+                    // One answer is enough until it is read.
+                    Event::Entry(_) | Event::Reset { .. }
+                        if !is_all && !is_written.swap(true, Ordering::Relaxed) =>
+                    {
+                        answers.send(Answer::Written);
                     }
                     Event::Gone { .. } if !is_all => {
                         answers.send(Answer::Notice("the log was removed".to_owned()));

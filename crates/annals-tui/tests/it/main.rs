@@ -66,6 +66,7 @@ fn sessions_are_searched_and_read() {
 #[test]
 fn no_key_is_lost() {
     let tmux = tmux!(&with_stty(""));
+    tmux.wait_for("type to search");
     tmux.keys(&["-l", "abcdefghijklmnopqrstuvwxyz0123456789"]);
     tmux.wait_for("abcdefghijklmnopqrstuvwxyz0123456789");
     tmux.keys(&["C-c"]);
@@ -142,6 +143,9 @@ fn the_terminal_may_change_its_size() {
     tmux.wait_for("too small");
     tmux.resize(80, 24);
     tmux.wait_for("^t tree");
+    // `stty` names the size, too.
+    tmux.resize(120, 30);
+    tmux.wait_for("┬");
     tmux.keys(&["C-c"]);
     assert_given_back(&tmux);
 }

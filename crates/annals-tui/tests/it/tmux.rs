@@ -18,7 +18,12 @@ pub(crate) struct Tmux {
 pub(crate) fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.parent().and_then(Path::parent).unwrap();
-    target.join("examples/browse")
+    let program = target.join("examples/browse");
+    assert!(
+        program.exists(),
+        "build it: cargo build -p annals-tui --example browse"
+    );
+    program
 }
 
 /// The command of a script. Its root and its state are in the directory where the script runs.
