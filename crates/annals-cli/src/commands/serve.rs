@@ -95,8 +95,9 @@ pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> Result<Outcome> {
 }
 
 fn print_address(address: &Address, context: &mut Context) -> io::Result<()> {
+    context.out.stop_paging()?;
     if context.json {
-        context.out.json(&AddressJson {
+        context.out.json_line(&AddressJson {
             page: &address.page,
             api: &address.script,
             token: &address.token,

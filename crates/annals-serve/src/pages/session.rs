@@ -40,8 +40,9 @@ struct Conversation {
     side: Side,
     body: String,
     window: Window,
-    older: Option<String>,
-    newer: Option<String>,
+    /// Empty at the beginning and at the end.
+    older: String,
+    newer: String,
     beginning: String,
     end: String,
     /// The message that is shown alone and whole.
@@ -117,8 +118,14 @@ pub(super) async fn page(
                 false => String::new(),
             },
             part: branch.address(&format!("{path}/part"), &[]),
-            older: (window.start > 0).then(|| link(&[("to", &start)])),
-            newer: (!is_end).then(|| link(&[("from", &end)])),
+            older: match window.start {
+                0 => String::new(),
+                _ => link(&[("to", &start)]),
+            },
+            newer: match is_end {
+                true => String::new(),
+                false => link(&[("from", &end)]),
+            },
             beginning: link(&[("from", "0")]),
             end: link(&[]),
             whole: whole.map(|_| WholeMessage {
