@@ -28,7 +28,7 @@ no page runs a command. See docs/SERVE.md.
 Examples:
   annals serve --open
   annals serve --write --port 8080      title, tag, note, pin, todo, fork, trash
-  annals serve --mask                   hide secrets, to show the screen to others")]
+  annals serve --mask                   hide secrets on a shared screen")]
 pub(crate) struct ServeArgs {
     /// Port [default: a free one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
