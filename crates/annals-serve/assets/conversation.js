@@ -30,29 +30,35 @@ async function guarded(act) {
   }
 }
 
-const older = document.getElementById("older")?.closest("nav");
-const newer = document.getElementById("newer")?.closest("nav");
+const older = document.getElementById("older").closest("nav");
+const newer = document.getElementById("newer").closest("nav");
+// What left the page comes again from the server.
+const mark = () => {
+  older.hidden = number(first(), "start") === 0;
+  newer.hidden = number(last(), "end") >= number(last(), "total");
+};
 
 const showOlder = () => guarded(async () => {
-  if (number(first(), "start") === 0) return older.remove();
+  if (older.hidden) return;
   const part = await load("to", number(first(), "start"));
   const below = document.documentElement.scrollHeight - scrollY;
   list.prepend(part);
   // What is read stays where it is.
   scrollTo(0, document.documentElement.scrollHeight - below);
-  if (list.children.length > MOST && newer) last().remove();
-  if (number(part, "start") === 0) older.remove();
+  if (list.children.length > MOST) last().remove();
+  mark();
 });
 
 const showNewer = () => guarded(async () => {
+  if (newer.hidden) return;
   const part = await load("from", number(last(), "end"));
   if (number(part, "end") > number(part, "start")) list.append(part);
-  if (list.children.length > MOST && older) {
+  if (list.children.length > MOST) {
     const below = document.documentElement.scrollHeight - scrollY;
     first().remove();
     scrollTo(0, document.documentElement.scrollHeight - below);
   }
-  if (number(last(), "end") >= number(last(), "total")) newer?.remove();
+  mark();
 });
 
 if (!whole) {
@@ -62,15 +68,15 @@ if (!whole) {
     }
   }, { rootMargin: "600px" });
   const begin = () => {
-    if (older) seen.observe(older);
-    if (newer) seen.observe(newer);
+    seen.observe(older);
+    seen.observe(newer);
   };
   // The place of the address first, then what is around it.
   requestAnimationFrame(() => {
     const at = new URLSearchParams(location.search).get("at");
     const target = document.getElementById(location.hash.slice(1)) ?? (at && document.getElementById(`m-${at}`));
     if (target) target.scrollIntoView({ block: "center" });
-    else if (!location.hash && older && !newer) scrollTo(0, document.documentElement.scrollHeight);
+    else if (!location.hash && !older.hidden && newer.hidden) scrollTo(0, document.documentElement.scrollHeight);
     begin();
   });
 }
@@ -79,6 +85,10 @@ if (list.dataset.follow) {
   let again = false;
   const events = new EventSource(list.dataset.follow);
   const grow = () => guarded(async () => {
+    if (!newer.hidden) {
+      news.textContent = "New messages at the end";
+      return;
+    }
     do {
       again = false;
       const atEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 160;

@@ -213,23 +213,36 @@ impl App {
 
     /// Returns a session as it is now. The last ones are held open, and read only what was appended.
     pub(crate) fn open(&self, place: &SessionPlace) -> Result<HeldSession, Problem> {
-        let known = {
-            let mut held = lock(&self.held);
-            let at = held.iter().position(|(known, _)| known == place);
-            at.map(|at| {
-                let found = held.remove(at);
-                held.push(found.clone());
-                found.1
-            })
-        };
-        if let Some(open) = known {
-            if lock(&open).grow(&self.service).is_ok() {
+        let files = self.files(place)?;
+        if let Some(open) = self.held(place) {
+            // Only a new list of files shows new ones, such as a first list of todos.
+            let has_all = lock(&open).session.files.files().count() == files.files().count();
+            if has_all && lock(&open).grow(&self.service).is_ok() {
                 return Ok(open);
             }
-            lock(&self.held).retain(|(known, _)| known != place);
         }
+        self.read(place, files)
+    }
+
+    /// Like [`open`](Self::open), but new files of a session that is held open are not looked for.
+    pub(crate) fn open_held(&self, place: &SessionPlace) -> Result<HeldSession, Problem> {
+        match self.held(place) {
+            Some(open) if lock(&open).grow(&self.service).is_ok() => Ok(open),
+            _ => self.open(place),
+        }
+    }
+
+    /// Returns a session that is held open; it becomes the last that is given up.
+    fn held(&self, place: &SessionPlace) -> Option<HeldSession> {
+        let mut held = lock(&self.held);
+        let at = held.iter().position(|(known, _)| known == place)?;
+        let found = held.remove(at);
+        held.push(found.clone());
+        Some(found.1)
+    }
+
+    fn read(&self, place: &SessionPlace, files: SessionFiles) -> Result<HeldSession, Problem> {
         let inventory = self.service.inventory();
-        let files = self.files(place)?;
         let open = Arc::new(Mutex::new(self.service.open_files(&inventory, files)?));
         let mut held = lock(&self.held);
         held.retain(|(known, _)| known != place);

@@ -207,8 +207,15 @@ pub(crate) const HEADERS: [(HeaderName, &str); 7] = [
 ];
 
 /// Adds the headers that every answer has.
-pub(crate) fn add_headers(headers: &mut HeaderMap) {
+///
+/// Browsers send `Origin: null` with forms of pages that send no referrer. Pages with forms therefore
+/// send it to this server, and to no other.
+pub(crate) fn add_headers(headers: &mut HeaderMap, write: bool) {
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
+    }
+    if write {
+        let own = HeaderValue::from_static("same-origin");
+        headers.insert(header::REFERRER_POLICY, own);
     }
 }

@@ -71,7 +71,7 @@ impl Site {
         }
         if self.app.rules.holds(Rule::Headers) {
             let cache = response.headers_mut().remove(header::CACHE_CONTROL);
-            add_headers(response.headers_mut());
+            add_headers(response.headers_mut(), self.app.options.write);
             if let Some(cache) = cache {
                 response.headers_mut().insert(header::CACHE_CONTROL, cache);
             }

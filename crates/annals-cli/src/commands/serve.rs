@@ -28,7 +28,7 @@ no page runs a command. See docs/SERVE.md.
 Examples:
   annals serve --open
   annals serve --write --port 8080      title, tag, note, pin, todo, fork, trash
-  annals serve --mask                   hide secrets, to show the screen to others")]
+  annals serve --mask                   hide secrets on a shared screen")]
 pub(crate) struct ServeArgs {
     /// Port [default: a free one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -95,8 +95,9 @@ pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> Result<Outcome> {
 }
 
 fn print_address(address: &Address, context: &mut Context) -> io::Result<()> {
+    context.out.stop_paging()?;
     if context.json {
-        context.out.json(&AddressJson {
+        context.out.json_line(&AddressJson {
             page: &address.page,
             api: &address.script,
             token: &address.token,

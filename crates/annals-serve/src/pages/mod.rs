@@ -140,7 +140,7 @@ pub(crate) fn problem_page(app: &App, problem: &Problem) -> Response {
 pub(crate) fn signed_in() -> Response {
     Html(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>annals</title>\
-         <meta http-equiv=\"refresh\" content=\"0; url=/\"><p><a href=\"/\">Go on</a></p></html>",
+         <link rel=\"icon\" href=\"data:,\"><meta http-equiv=\"refresh\" content=\"0; url=/\"><p><a href=\"/\">Go on</a></p></html>",
     )
     .into_response()
 }

@@ -5,9 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use annals::export::{EntryPlace, HtmlEntries};
-use annals::model::{Outline, OutlineKind};
+use annals::model::{Block, Body, Entry, Outline, OutlineKind};
 use annals::service::{ForkPoint, OpenSession};
 use annals::store::{Agent, results_under_calls};
+use annals::view::decoded_len;
+use annals_render::size;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::http::header;
@@ -25,6 +27,9 @@ const WINDOW: usize = 50;
 /// Maximum length of texts of calls and results in a window; their own page has them whole.
 const LONGEST: usize = 3000;
 
+/// Maximum length of the base64 of an image in a window.
+const MAX_IMAGE: usize = 32 << 10;
+
 #[derive(Template)]
 #[template(path = "session.html")]
 struct Conversation {
@@ -40,8 +45,9 @@ struct Conversation {
     side: Side,
     body: String,
     window: Window,
-    older: Option<String>,
-    newer: Option<String>,
+    /// Empty at the beginning and at the end.
+    older: String,
+    newer: String,
     beginning: String,
     end: String,
     /// The message that is shown alone and whole.
@@ -117,8 +123,14 @@ pub(super) async fn page(
                 false => String::new(),
             },
             part: branch.address(&format!("{path}/part"), &[]),
-            older: (window.start > 0).then(|| link(&[("to", &start)])),
-            newer: (!is_end).then(|| link(&[("from", &end)])),
+            older: match window.start {
+                0 => String::new(),
+                _ => link(&[("to", &start)]),
+            },
+            newer: match is_end {
+                true => String::new(),
+                false => link(&[("from", &end)]),
+            },
             beginning: link(&[("from", "0")]),
             end: link(&[]),
             whole: whole.map(|_| WholeMessage {
@@ -144,7 +156,7 @@ pub(super) async fn part(
 ) -> Result<Response, Problem> {
     blocking(&app, move |app, _| {
         let place = SessionPlace::parse(&root, &id)?;
-        let open = app.open(&place)?;
+        let open = app.open_held(&place)?;
         let open = lock(&open);
         let branch = Branch::select(&open, &given)?;
         let window = branch.window(&open, None, &given)?;
@@ -456,7 +468,7 @@ fn write_entries(
     }
     let mut out: Vec<u8> = Vec::new();
     let wanted = branch.shown.get(range).unwrap_or_default();
-    open.each_at(branch.log, wanted, |at, entry| {
+    open.each_at(branch.log, wanted, |at, mut entry| {
         let Some(outline) = scan.outlines.get(at) else {
             return;
         };
@@ -475,7 +487,16 @@ fn write_entries(
                 out.extend(fork_html(fork, path).as_bytes());
             }
         }
+        let images = match longest {
+            Some(_) => take_large_images(&mut entry),
+            None => Vec::new(),
+        };
         _ = writer.write(entry, place, &mut out);
+        for bytes in images {
+            let (whole, size) = (place.whole, size::bytes(bytes));
+            let link = format!("<p class=\"aside\"><a href=\"{whole}\">Image, {size}</a></p>\n");
+            out.extend(link.as_bytes());
+        }
         for (number, agent) in called.get(&at).into_iter().flatten() {
             let key = agent_key(agent, *number);
             let href = escape(&address(path, &[("agent", &key)]));
@@ -489,6 +510,28 @@ fn write_entries(
     })?;
     _ = writer.end_turn(&mut out);
     Ok(String::from_utf8(out).unwrap_or_default())
+}
+
+/// Removes images that would make a window large, and returns their sizes.
+fn take_large_images(entry: &mut Entry) -> Vec<u64> {
+    fn take(blocks: &mut Vec<Block>, taken: &mut Vec<u64>) {
+        blocks.retain_mut(|block| match block {
+            Block::Image { data, .. } if data.len() > MAX_IMAGE => {
+                taken.push(decoded_len(data) as u64);
+                false
+            }
+            Block::ToolResult { output, .. } => {
+                take(output, taken);
+                true
+            }
+            _ => true,
+        });
+    }
+    let mut taken = Vec::new();
+    if let Body::Message(message) = &mut entry.body {
+        take(&mut message.blocks, &mut taken);
+    }
+    taken
 }
 
 /// Returns the fork points before shown entries.

@@ -42,7 +42,7 @@ impl Served {
         let writer = store.begin("/home/me/app").unwrap();
         let secret = format!("Use the key {SECRET} to upload.");
         writer
-            .append(Draft::user(&format!("{HOSTILE} {secret}")))
+            .append(Draft::user(format!("{HOSTILE} {secret}")))
             .unwrap();
         writer.append(said("It closes the *socket*.")).unwrap();
         writer.retitle(&format!("Fix {HOSTILE} {SECRET}")).unwrap();

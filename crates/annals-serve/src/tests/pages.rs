@@ -138,7 +138,7 @@ fn windows_join_without_gap_or_overlap() {
     let writer = store.begin("/home/me/app").unwrap();
     for number in 0..130 {
         writer
-            .append(Draft::user(&format!("prompt {number}.")))
+            .append(Draft::user(format!("prompt {number}.")))
             .unwrap();
         writer.append(said(&format!("answer {number}."))).unwrap();
     }
