@@ -75,7 +75,7 @@ impl Store {
         let Framing::Rows(format) = writer.append_point().file.artifact.framing else {
             return Err(Error::read_only(root.layout.name()));
         };
-        let append = (!drafts.is_empty()).then(|| Change::Append(drafts));
+        let append = (!drafts.is_empty()).then_some(Change::Append(drafts));
         let changes: Vec<Change> = std::iter::once(Change::Begin).chain(append).collect();
         writer.apply_rows(format, &changes)?;
         Ok(writer)
