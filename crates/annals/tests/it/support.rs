@@ -85,10 +85,7 @@ impl Case {
             || (self.layout.name() == "pi"
                 && self.name == "made-odd"
                 && files.id.as_str() == first_version)
-            || files
-                .log
-                .as_ref()
-                .is_some_and(|log| is_gemini_document(log))
+            || files.log.as_ref().is_some_and(is_gemini_document)
     }
 
     /// Returns the root of the fixture itself, read-only.
