@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes crates/annals/data/prices.csv from the package `genai-prices` and additions.csv.
+"""Writes crates/annals-cost/data/prices.csv from the package `genai-prices` and additions.csv.
 
 The list only grows: existing rows stay, and a price that differs in the package is reported, not
 taken. A changed price is a new row with a date; add it to additions.csv.
@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-TARGET = HERE.parent.parent / "crates" / "annals" / "data" / "prices.csv"
+TARGET = HERE.parent.parent / "crates" / "annals-cost" / "data" / "prices.csv"
 ADDITIONS = HERE / "additions.csv"
 
 COLUMNS = ["model", "provider", "from", "above", "pace", "input", "output", "cache_write_5m", "cache_write_1h",

@@ -158,7 +158,6 @@ pub mod archive;
 mod archive_format;
 pub mod check;
 pub mod convert;
-pub mod cost;
 mod error;
 #[cfg(feature = "export")]
 pub mod export;
@@ -191,6 +190,7 @@ pub mod jsonl {
     };
 }
 
+pub use annals_cost as cost;
 pub use annals_layouts::json::{describe_json_error, json_error_reason};
 pub use annals_layouts::{Error as LayoutError, Subject, draft_json, layout, model, text, tree};
 pub use error::{Error, ErrorKind, IndexProblem, Result};

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::store::Root;
 
 /// Placeholder of the session's id in a command.
-pub const ID_PLACEHOLDER: &str = "{id}";
+pub(crate) const ID_PLACEHOLDER: &str = "{id}";
 
 /// A command that opens a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Resume {
 
 impl Resume {
     /// Returns the command for a session of a root. `template` replaces the words of the layout's own
-    /// command; [`ID_PLACEHOLDER`] in it stands for the id.
+    /// command; `{id}` in it stands for the id.
     pub fn new(
         root: &Root,
         session: &SessionId,

@@ -133,15 +133,14 @@ impl<'a> EncodedCharges<'a> {
         item: impl Fn(Charge, S) -> T,
     ) -> Option<&'a [u8]> {
         let sources = self.head.sources.iter().map(|source| {
-            let made = ChargeSource {
-                model: names.get(source.model),
-                terms: BillingTerms {
-                    tier: *ServiceTier::ALL.get(usize::from(source.tier))?,
-                    us_only: source.us_only,
-                },
-                agent: names.get(source.agent),
-                git_branch: names.get(source.git_branch),
+            let mut made = ChargeSource::default();
+            made.model = names.get(source.model);
+            made.terms = BillingTerms {
+                tier: *ServiceTier::ALL.get(usize::from(source.tier))?,
+                us_only: source.us_only,
             };
+            made.agent = names.get(source.agent);
+            made.git_branch = names.get(source.git_branch);
             Some((Arc::new(made), session(source.session, names)))
         });
         let sources: Vec<(Arc<ChargeSource>, S)> = sources.collect::<Option<_>>()?;

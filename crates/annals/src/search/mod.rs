@@ -75,7 +75,7 @@ impl Store {
     }
 
     /// Like [`Self::search`], but ends early when `stop` returns true.
-    pub fn search_until(
+    pub(crate) fn search_until(
         &self,
         inventory: &Inventory,
         query: &Query,
@@ -84,8 +84,8 @@ impl Store {
         self.search_with(inventory, query, stop, None)
     }
 
-    /// Like [`Self::search_until`], but searches the logs that were written to last first, and passes
-    /// hits to `on_hits` as they are found. The results have them too, ranked. Without
+    /// Like [`Self::search`], but searches the logs that were written to last first, passes hits to
+    /// `on_hits` as they are found, and ends early when `stop` returns true. The results have them too, ranked. Without
     /// [`Query::first`], all hits are found.
     pub fn search_each(
         &self,

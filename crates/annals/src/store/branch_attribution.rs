@@ -81,11 +81,9 @@ impl Session {
         };
         let names = self.conversations().into_iter().map(|conversation| {
             let title = conversation.title.map(|title| title.text);
-            let label = conversation.branch.or(title);
-            BranchName {
-                key: conversation.id.into(),
-                label: label.map(Into::into),
-            }
+            let mut name = BranchName::new(conversation.id);
+            name.label = conversation.branch.or(title).map(Into::into);
+            name
         });
         let mut branches = BranchAttribution {
             names: names.collect(),

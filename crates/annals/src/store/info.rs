@@ -50,7 +50,7 @@ pub struct SessionInfo {
     pub keep_days: Option<u64>,
     /// The time that its age counts from: that of its newest entry, or of its log file if no entry
     /// has a time or [`LayoutSpec::ages_by_file`](annals_layouts::layout::LayoutSpec::ages_by_file).
-    pub last_activity: Option<Timestamp>,
+    pub(crate) last_activity: Option<Timestamp>,
     /// Whether `last_activity` is the time of a file.
     pub(crate) last_activity_by_file: bool,
     /// Whether it exists only in the archive.
@@ -89,16 +89,15 @@ pub struct SessionInfo {
 impl SessionInfo {
     /// Returns the session's account in a ledger.
     pub fn account(&self) -> Account {
-        Account {
-            layout: self.layout,
-            root: self.root.clone(),
-            session: self.id.clone(),
-            file: self.file.clone(),
-            project: self.project.clone(),
-            other_directories: self.other_directories.clone(),
-            aliases: aliases(&self.attributes),
-            started: self.charges.iter().filter_map(|charge| charge.time).min(),
-        }
+        let mut account = Account::new(self.layout, &self.root, self.id.clone());
+        account.file.clone_from(&self.file);
+        account.project.clone_from(&self.project);
+        account
+            .other_directories
+            .clone_from(&self.other_directories);
+        account.aliases = aliases(&self.attributes);
+        account.started = self.charges.iter().filter_map(|charge| charge.time).min();
+        account
     }
 
     /// Returns the number of its errors and warnings.

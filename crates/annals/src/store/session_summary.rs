@@ -418,9 +418,9 @@ pub(super) fn assign_responses<'a>(sessions: impl Iterator<Item = &'a mut Sessio
         account.file.clone_from(&info.file);
         account.started = info.charges.iter().filter_map(|charge| charge.time).min();
         accounts.push(account);
-        charges.extend(info.charges.drain(..).map(|charge| Charge {
-            account: number,
-            ..charge
+        charges.extend(info.charges.drain(..).map(|mut charge| {
+            charge.account = number;
+            charge
         }));
         number += 1;
         true

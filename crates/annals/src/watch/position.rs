@@ -29,7 +29,7 @@ struct LogPosition {
 
 impl FollowPosition {
     /// Maximum number of logs: with more, positions would be long texts.
-    pub const MAX_LOGS: usize = 64;
+    pub(crate) const MAX_LOGS: usize = 64;
 
     /// Parses the form that is displayed.
     pub fn parse(text: &str) -> Option<Self> {

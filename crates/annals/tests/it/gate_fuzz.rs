@@ -86,7 +86,7 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
             "2w",
         ]),
         "prices" => {
-            let built_in = include_bytes!("../../data/prices.csv");
+            let built_in = include_bytes!("../../../annals-cost/data/prices.csv");
             let mut lines = built_in.split_inclusive(|byte| *byte == b'\n');
             let head: Vec<u8> = lines.by_ref().take(12).flatten().copied().collect();
             vec![head, b"model,input\nx,1e-6\n".to_vec()]

@@ -40,7 +40,7 @@ impl<'a> SessionEncoder<'a> {
             text(agent.and_then(|agent| agent.description.as_ref())),
         );
         spawn.call = match agent {
-            Some(agent) => self.call_of(agent)?,
+            Some(agent) => self.call_id(agent)?,
             None => None,
         };
         if self.target.writer.session_list(&log).is_some() {
@@ -63,7 +63,7 @@ impl<'a> SessionEncoder<'a> {
     }
 
     /// Returns the id of the call that spawned an agent; outlines store only its key.
-    fn call_of(&self, agent: &Agent) -> Result<Option<String>> {
+    fn call_id(&self, agent: &Agent) -> Result<Option<String>> {
         let Some(call) = agent.call else {
             return Ok(None);
         };

@@ -31,7 +31,7 @@ pub struct BranchName {
     /// `SESSION@LEAF`.
     pub key: Arc<str>,
     /// Title, or the first prompt.
-    pub(crate) label: Option<Arc<str>>,
+    pub label: Option<Arc<str>>,
 }
 
 impl BranchName {
@@ -142,9 +142,9 @@ pub struct ReportRow {
     /// Sums by model, highest cost first.
     pub models: Vec<ModelTally>,
     /// Time of the first response.
-    pub(crate) first: Option<Timestamp>,
+    pub first: Option<Timestamp>,
     /// Time of the last response.
-    pub(crate) last: Option<Timestamp>,
+    pub last: Option<Timestamp>,
 }
 
 /// Value of a row in one dimension.
@@ -160,7 +160,7 @@ pub struct RowPart {
     /// Start and end of the period (end exclusive), if the dimension is a time.
     pub period: Option<(Timestamp, Timestamp)>,
     /// Index in [`Ledger::accounts`], if the dimension is the session.
-    pub(crate) account: Option<usize>,
+    pub account: Option<usize>,
 }
 
 /// Sum of the responses of one model.
@@ -237,7 +237,9 @@ impl CostReport {
         let mut report = sums.report(by, options.top, sort);
         report.rows.sort_by_cached_key(|row| order(&row.parts));
         if sort != Sort::Key {
-            crate::sort::by_key(&mut report.rows, |row| Reverse(size(&row.tally, sort)));
+            report
+                .rows
+                .sort_by_key(|row| Reverse(size(&row.tally, sort)));
         }
         if options.reverse {
             report.rows.reverse();

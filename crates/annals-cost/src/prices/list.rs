@@ -9,7 +9,7 @@ use super::name::MAX_NAME_LEN;
 use super::row::{PriceColumn, PriceRow, brief};
 
 /// Built-in list, sorted by [`normalize`]d names.
-const BUILT_IN: &str = include_str!("../../../data/prices.csv");
+const BUILT_IN: &str = include_str!("../../data/prices.csv");
 
 /// Error in a price list, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]

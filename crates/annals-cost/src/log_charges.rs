@@ -18,7 +18,7 @@ use super::{Charge, ChargeSource};
 #[derive(Clone, Debug, Default)]
 pub struct LogCharges {
     /// Each response once, with the session that its record names.
-    pub(crate) charges: Vec<(Charge, Option<Arc<str>>)>,
+    pub charges: Vec<(Charge, Option<Arc<str>>)>,
     first_seen: FirstSeen,
     /// Working directories in which a model answered, with the order of the last answer in each.
     directories: HashMap<(DirectoryOwner, Arc<str>), usize>,
@@ -27,41 +27,42 @@ pub struct LogCharges {
     /// True if a model answered since the last change of directory or session.
     cwd_unchanged: bool,
     /// Current working directory of each owner.
-    pub(crate) cwd: HashMap<DirectoryOwner, Arc<str>>,
+    pub cwd: HashMap<DirectoryOwner, Arc<str>>,
     /// True if the log holds several sessions.
-    pub(crate) shared: bool,
+    pub shared: bool,
     /// Number of records that are damaged or have impossible token counts.
-    pub(crate) uncounted: u64,
+    pub uncounted: u64,
     /// First session named.
-    pub(crate) first: Option<Arc<str>>,
+    pub first: Option<Arc<str>>,
     /// Last session named.
-    pub(crate) session: Option<Arc<str>>,
+    pub session: Option<Arc<str>>,
     /// Last git branch named.
-    pub(crate) git_branch: Option<Arc<str>>,
+    pub git_branch: Option<Arc<str>>,
     /// Start of the log.
-    pub(crate) start: Option<LogStart>,
+    pub start: Option<LogStart>,
     /// Time of the newest record.
-    pub(crate) latest: Option<Timestamp>,
+    pub latest: Option<Timestamp>,
     /// Charge of the newest reply.
     last: Option<Charge>,
 }
 
 /// Owner of a working directory: a session, if the log holds several.
-pub(crate) type DirectoryOwner = Option<Arc<str>>;
+pub type DirectoryOwner = Option<Arc<str>>;
 
 /// Start of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LogStart {
+pub struct LogStart {
     /// True if the first record continues another log.
-    pub(crate) continues_other_log: bool,
-    pub(crate) time: Option<Timestamp>,
+    pub continues_other_log: bool,
+    /// Time of the first record.
+    pub time: Option<Timestamp>,
 }
 
 /// Agent of the replies that early clients wrote into the main log: of sub-agents without ids.
-pub(crate) const SIDECHAIN: &str = "sidechain";
+pub const SIDECHAIN: &str = "sidechain";
 
 /// Returns the name of the sub-agent without an id that received a response.
-pub(crate) fn sidechain_of(response: ResponseKey) -> String {
+pub fn sidechain_of(response: ResponseKey) -> String {
     let [high, low] = response.message.halves();
     format!("{SIDECHAIN} {high:016x}{low:016x}")
 }
@@ -152,14 +153,14 @@ impl LogCharges {
     }
 
     /// Adds a directory as the most recent one.
-    pub(crate) fn add_directory(&mut self, owner: DirectoryOwner, path: Arc<str>) {
+    pub fn add_directory(&mut self, owner: DirectoryOwner, path: Arc<str>) {
         self.moves += 1;
         self.directories.insert((owner, path), self.moves);
     }
 
     /// Returns the working directories in which a model answered, most recent last, with their
     /// owners.
-    pub(crate) fn directories(&self) -> Vec<&(DirectoryOwner, Arc<str>)> {
+    pub fn directories(&self) -> Vec<&(DirectoryOwner, Arc<str>)> {
         let named = self.directories.iter().map(|(path, when)| (when, path));
         let mut named: Vec<(&usize, &(DirectoryOwner, Arc<str>))> = named.collect();
         named.sort_unstable();
@@ -167,7 +168,7 @@ impl LogCharges {
     }
 
     /// Returns the time of the newest charge.
-    pub(crate) fn latest_charge(&self) -> Option<Timestamp> {
+    pub fn latest_charge(&self) -> Option<Timestamp> {
         self.charges
             .iter()
             .filter_map(|(charge, _)| charge.time)
@@ -175,7 +176,7 @@ impl LogCharges {
     }
 
     /// Rebuilds the duplicate table of a stored collection, so that more records can be added.
-    pub(crate) fn resume(mut self) -> Self {
+    pub fn resume(mut self) -> Self {
         self.first_seen = FirstSeen::with_capacity(self.charges.len());
         for at in 0..self.charges.len() {
             self.earlier_duplicate(at);

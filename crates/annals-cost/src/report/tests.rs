@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::cost::Account;
+use crate::Account;
 use annals_layouts::model::{Project, SessionId};
 
 fn account(session: &str, project: &str) -> Account {

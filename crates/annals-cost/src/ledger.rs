@@ -45,7 +45,7 @@ pub struct ChargeSource {
     /// Model name as in the log.
     pub model: Option<Arc<str>>,
     /// Billing terms.
-    pub(crate) terms: BillingTerms,
+    pub terms: BillingTerms,
     /// Sub-agent that received the response; `None` is the main agent.
     pub agent: Option<Arc<str>>,
     /// Git branch that was checked out.
@@ -60,7 +60,7 @@ impl Charge {
     }
 
     /// Creates an empty charge of an account and a source.
-    pub(crate) fn with_source(source: &Arc<ChargeSource>, account: usize) -> Self {
+    pub fn with_source(source: &Arc<ChargeSource>, account: usize) -> Self {
         Charge {
             response: None,
             time: None,
@@ -78,7 +78,7 @@ impl Charge {
     }
 
     /// Merges another record of the same response.
-    pub(crate) fn merge(&mut self, other: &Charge) {
+    pub fn merge(&mut self, other: &Charge) {
         let before = self.usage;
         self.usage.keep_larger(&other.usage);
         if self.usage != before {
@@ -108,9 +108,9 @@ impl Charge {
 #[non_exhaustive]
 pub struct Account {
     /// Name of the layout.
-    pub(crate) layout: &'static str,
+    pub layout: &'static str,
     /// Root of the session.
-    pub(crate) root: PathBuf,
+    pub root: PathBuf,
     /// Session id.
     pub session: SessionId,
     /// Main file of the session.
@@ -118,9 +118,9 @@ pub struct Account {
     /// Project directory.
     pub project: Project,
     /// Other directories in which it received responses.
-    pub(crate) other_directories: Vec<String>,
+    pub other_directories: Vec<String>,
     /// Other names of its project, such as that of a workspace.
-    pub(crate) aliases: Vec<String>,
+    pub aliases: Vec<String>,
     /// Time of its first response.
     pub started: Option<Timestamp>,
 }

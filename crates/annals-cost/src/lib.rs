@@ -2,11 +2,12 @@
 //! pico-dollar.
 //!
 //! A [`Ledger`] holds the responses of all layouts and the sessions that pay for them. [`Prices`]
-//! turn charges into money, and a [`CostReport`] adds them up. Nothing in this module reads files.
+//! turn charges into money, and a [`CostReport`] adds them up. Nothing here reads files,
+//! the environment or the clock.
 //!
 //! ```
-//! # use annals::cost::{Charge, CostReport, Dimension, Ledger, PriceMode, Prices, ReportOptions};
-//! # use annals::model::{Money, Usage};
+//! # use annals_cost::{Charge, CostReport, Dimension, Ledger, PriceMode, Prices, ReportOptions};
+//! # use annals_layouts::model::{Money, Usage};
 //! # use jiff::tz::TimeZone;
 //! # let mut charge = Charge::new(0);
 //! # charge.time = "2026-11-15T10:00:00Z".parse().ok();
@@ -20,6 +21,16 @@
 //! assert_eq!(report.rows[0].key(), "2026-11-15");
 //! assert_eq!(report.total.priced(), Money::parse("0.375"));
 //! ```
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_types,
+    clippy::disallowed_methods
+)]
 
 mod block;
 mod budget;
@@ -41,7 +52,7 @@ pub use context_window::ContextFill;
 pub use dimension::Dimension;
 pub use ledger::{Account, Charge, ChargeSource, Ledger};
 pub use log_charges::LogCharges;
-pub(crate) use log_charges::{LogStart, SIDECHAIN, sidechain_of};
+pub use log_charges::{DirectoryOwner, LogStart, SIDECHAIN, sidechain_of};
 pub use prices::{PriceMode, Prices};
 pub use report::{
     AgentKindFn, BranchFn, BranchName, CostReport, ModelTally, PriceFn, ReportOptions, ReportRow,

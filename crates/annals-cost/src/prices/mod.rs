@@ -157,9 +157,10 @@ impl Prices {
         };
         let recorded = charge.recorded.as_deref().copied();
         // A recorded cost without tokens means that the tokens are missing, not zero.
-        let untold = || charge.usage.is_zero() && recorded.is_some_and(|cost| cost > Money::ZERO);
+        let lacks_tokens =
+            || charge.usage.is_zero() && recorded.is_some_and(|cost| cost > Money::ZERO);
         match mode {
-            PriceMode::Tokens if untold() => None,
+            PriceMode::Tokens if lacks_tokens() => None,
             PriceMode::Tokens => by_tokens(),
             PriceMode::Recorded => recorded,
             PriceMode::Auto if charge.usage.is_zero() => recorded.or_else(by_tokens),

@@ -36,7 +36,7 @@ impl Tally {
     }
 
     /// Adds one response.
-    pub(crate) fn add(&mut self, usage: &Usage, cost: Option<Money>) {
+    pub fn add(&mut self, usage: &Usage, cost: Option<Money>) {
         if self.usage.add(usage).is_err() {
             self.overflowed += 1;
             return;
@@ -52,7 +52,7 @@ impl Tally {
     }
 
     /// Subtracts one response that was added before.
-    pub(crate) fn subtract(&mut self, usage: &Usage, cost: Option<Money>) {
+    pub fn subtract(&mut self, usage: &Usage, cost: Option<Money>) {
         self.usage.subtract(usage);
         self.requests = self.requests.saturating_sub(1);
         match cost {

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use jiff::Timestamp;
 
-use super::super::grouping::Grouping;
-use super::super::{Charge, Dimension, Tally};
 use super::{CostReport, ModelTally, PriceFn, ReportRow, RowPart, Sort, Unpriced, order, size};
+use crate::grouping::Grouping;
+use crate::{Charge, Dimension, Tally};
 
 /// Numbers texts in order of first appearance.
 #[derive(Default)]
-pub(in super::super) struct Texts {
+pub(crate) struct Texts {
     texts: Vec<Arc<str>>,
     /// Numbers, hashed by their text.
     numbers: HashTable<u32>,
@@ -28,10 +28,10 @@ pub(in super::super) struct Texts {
 }
 
 /// Number for a value that the log does not have.
-pub(in super::super) const ABSENT: u32 = u32::MAX;
+pub(crate) const ABSENT: u32 = u32::MAX;
 
 impl Texts {
-    pub(in super::super) fn number(&mut self, text: Option<&Arc<str>>) -> u32 {
+    pub(crate) fn number(&mut self, text: Option<&Arc<str>>) -> u32 {
         let Some(text) = text else { return ABSENT };
         // Consecutive charges mostly share one text.
         if let Some((last, number)) = &self.last
@@ -59,7 +59,7 @@ impl Texts {
         number
     }
 
-    pub(in super::super) fn get(&self, number: u32) -> Option<&Arc<str>> {
+    pub(crate) fn get(&self, number: u32) -> Option<&Arc<str>> {
         self.texts.get(number as usize)
     }
 }
@@ -240,7 +240,7 @@ impl<'a> Sums<'a> {
                 tally,
             })
             .collect();
-        crate::sort::by(&mut models, |a, b| {
+        models.sort_by(|a, b| {
             let size = |one: &ModelTally| Reverse(size(&one.tally, Sort::Cost));
             size(a).cmp(&size(b)).then_with(|| a.model.cmp(&b.model))
         });
@@ -255,10 +255,10 @@ impl<'a> Sums<'a> {
 
     /// Returns the models that had requests without a price.
     fn unpriced(&self) -> Vec<Unpriced> {
-        let mut of: HashMap<u32, (u64, u64)> = HashMap::new();
+        let mut counts: HashMap<u32, (u64, u64)> = HashMap::new();
         let mut add = |model: u32, tally: &Tally| {
             if tally.unpriced > 0 {
-                let (requests, tokens) = of.entry(model).or_default();
+                let (requests, tokens) = counts.entry(model).or_default();
                 *requests += tally.unpriced;
                 *tokens = tokens.saturating_add(tally.unpriced_tokens);
             }
@@ -272,7 +272,7 @@ impl<'a> Sums<'a> {
                     .for_each(|(model, tally)| add(*model, tally)),
             }
         }
-        let mut unpriced: Vec<Unpriced> = of
+        let mut unpriced: Vec<Unpriced> = counts
             .into_iter()
             .map(|(model, (requests, tokens))| Unpriced {
                 model: self.model(model),
@@ -280,7 +280,7 @@ impl<'a> Sums<'a> {
                 tokens,
             })
             .collect();
-        crate::sort::by(&mut unpriced, |a, b| {
+        unpriced.sort_by(|a, b| {
             let largest = b.tokens.cmp(&a.tokens);
             largest.then_with(|| a.model.cmp(&b.model))
         });
