@@ -1,16 +1,10 @@
 //! Command-line arguments.
 
-mod position;
-
-use std::path::PathBuf;
-
 use clap::builder::{PossibleValue, Resettable};
-use clap::{Arg, ArgAction, Args, CommandFactory as _, Parser};
+use clap::{Arg, ArgAction, CommandFactory as _, Parser};
 
 use crate::commands::Command;
-use crate::terminal::color::ColorChoice;
-
-pub(crate) use position::Position;
+use crate::global_options::GlobalOptions;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,48 +83,9 @@ const MORE: &[&str] = &[
 #[command(name = "annals", version, after_help = EXAMPLES, max_term_width = 80)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) global: Global,
+    pub(crate) global: GlobalOptions,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-}
-
-/// Options of every command.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Global options")]
-pub(crate) struct Global {
-    /// Read this root instead of the default ones; can be repeated
-    #[arg(long, global = true, value_name = "[LAYOUT:]PATH")]
-    pub(crate) root: Vec<String>,
-    /// Only sessions of this agent program, such as codex; can be repeated
-    #[arg(
-        long,
-        short = 'a',
-        global = true,
-        value_name = "NAME",
-        hide_possible_values = true,
-        value_parser = clap::builder::PossibleValuesParser::new(
-            annals::layout::LAYOUTS.iter().map(|layout| layout.name())
-        ),
-    )]
-    pub(crate) agent_program: Vec<String>,
-    /// Price list that overrides the built-in prices
-    #[arg(long, global = true, value_name = "FILE")]
-    pub(crate) prices: Option<PathBuf>,
-    /// Print one JSON document for scripts
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// When to use colours
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: ColorChoice,
-    /// Do not page long output
-    #[arg(long, global = true)]
-    pub(crate) no_pager: bool,
-    /// Read all logs instead of using the index; results are the same
-    #[arg(long, global = true)]
-    pub(crate) no_index: bool,
-    /// Show all read errors and notes
-    #[arg(long, short, global = true)]
-    pub(crate) verbose: bool,
 }
 
 /// Returns the command line that is parsed, shown in help and completed.

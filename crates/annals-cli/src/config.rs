@@ -31,18 +31,39 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use annals::cost::{Budget, Unit};
+use annals::cost::{Budget, PriceMode, Unit};
 use annals::model::Money;
 use annals::retain::Policy;
 use anyhow::{Context as _, Result, bail};
-use clap::ValueEnum as _;
+use clap::ValueEnum;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use crate::commands::ModeArg;
 use crate::terminal::suggest::suggest;
 
 pub(crate) use clean::TERM_EXAMPLES;
+
+/// Source of costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PriceModeArg {
+    /// From tokens and prices, else as recorded
+    #[default]
+    Auto,
+    /// Only from tokens and prices
+    Tokens,
+    /// Only as recorded in the log
+    Recorded,
+}
+
+impl PriceModeArg {
+    pub(crate) fn mode(self) -> PriceMode {
+        match self {
+            PriceModeArg::Auto => PriceMode::Auto,
+            PriceModeArg::Tokens => PriceMode::Tokens,
+            PriceModeArg::Recorded => PriceMode::Recorded,
+        }
+    }
+}
 
 /// The settings.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +71,7 @@ pub(crate) struct Config {
     /// Time zone of days.
     pub(crate) zone: Option<String>,
     /// Source of costs: calculated, or as recorded.
-    pub(crate) mode: Option<ModeArg>,
+    pub(crate) mode: Option<PriceModeArg>,
     /// Links to directories that are followed, by absolute path.
     pub(crate) follow: Vec<PathBuf>,
     /// Budgets, shortest period first.
@@ -239,8 +260,8 @@ fn absolute_path(text: &str) -> Option<PathBuf> {
     path.is_absolute().then_some(path)
 }
 
-fn parse_mode(text: &str) -> Option<ModeArg> {
-    ModeArg::from_str(text, false).ok()
+fn parse_mode(text: &str) -> Option<PriceModeArg> {
+    PriceModeArg::from_str(text, false).ok()
 }
 
 /// An error in the settings and its position.

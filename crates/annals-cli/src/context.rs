@@ -3,6 +3,7 @@
 mod environment;
 mod names;
 mod problems;
+mod spellings;
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -27,8 +28,8 @@ use jiff::tz::TimeZone;
 pub(crate) use self::environment::environment;
 use self::environment::{is_not_found, variable};
 use self::problems::Problems;
-use crate::cli::Global;
 use crate::config::Config;
+use crate::global_options::GlobalOptions;
 use crate::terminal::out::Out;
 use crate::terminal::progress::Progress;
 use crate::terminal::stderr_line;
@@ -39,6 +40,7 @@ pub(crate) use self::names::{
     Access, DeletedSession, is_latest, is_unknown_archived, is_unknown_session, refuse_message,
     whole_session,
 };
+pub(crate) use self::spellings::{session_spellings, spellings};
 
 /// The context of a command.
 pub(crate) struct Context {
@@ -71,7 +73,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(global: &Global) -> Result<Self> {
+    pub(crate) fn new(global: &GlobalOptions) -> Result<Self> {
         let env = environment();
         let state_dir = state_dir(&env);
         let failures = ReadFailures::default();

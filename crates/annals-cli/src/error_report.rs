@@ -12,8 +12,9 @@ use annals::{Error, IndexProblem};
 use clap::error::ErrorKind;
 use serde::Serialize;
 
-use crate::cli::Global;
+use crate::command_errors::{CandidateDetails, StateDirError, TargetError, error_chain_text};
 use crate::context::DeletedSession;
+use crate::global_options::GlobalOptions;
 use crate::terminal::color::ColorChoice;
 use crate::terminal::json::write_line;
 use crate::terminal::out::error_width;
@@ -24,56 +25,9 @@ use annals_render::style::{DIM, ERROR, PLAIN, paint};
 /// Number of candidates that are shown for an ambiguous name.
 const MAX_CANDIDATES: usize = 20;
 
-/// Marks an error about the directory that `--into` names.
-#[derive(Debug)]
-pub(crate) struct TargetError;
-
-impl std::fmt::Display for TargetError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the target cannot be used")
-    }
-}
-
-/// Marks an error about the directory in which annals keeps its own things.
-#[derive(Debug)]
-pub(crate) struct StateDirError;
-
-impl std::fmt::Display for StateDirError {
-    /// Nothing: what went wrong names the place.
-    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        Ok(())
-    }
-}
-
-/// What distinguishes the candidates of an ambiguous name, such as their titles, in their order.
-#[derive(Debug)]
-pub(crate) struct CandidateDetails(pub(crate) Vec<String>);
-
-impl std::fmt::Display for CandidateDetails {
-    /// Nothing: the report prints them next to the candidates.
-    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        Ok(())
-    }
-}
-
-/// An error with its causes. An error and its source often say the same: each is said once.
-pub(crate) fn error_chain_text(error: &anyhow::Error) -> String {
-    let mut said = String::new();
-    for part in error.chain().map(ToString::to_string) {
-        if !said.contains(&part) {
-            said = if said.is_empty() {
-                part
-            } else {
-                format!("{said}: {part}")
-            };
-        }
-    }
-    said
-}
-
 /// Prints an error and, where we know one, a way out. With `--json` that is a document on standard
 /// output, or on standard error if the output had begun. A failure is on standard error in any case.
-pub(crate) fn print_error(error: anyhow::Error, global: &Global, has_written: bool) {
+pub(crate) fn print_error(error: anyhow::Error, global: &GlobalOptions, has_written: bool) {
     // Commands that call files or layouts directly fail with the errors of those crates.
     let error = error
         .downcast::<FileError>()
@@ -133,7 +87,7 @@ struct ErrorReport {
     /// Candidates of an ambiguous name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     candidates: Vec<String>,
-    /// What distinguishes them, in the same order.
+    /// Their details, in the same order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     details: Vec<String>,
     /// The query that is invalid, if it is short enough to be shown.

@@ -5,10 +5,13 @@
 //! `terminal/`, and how it looks is in `annals_render`.
 
 mod cli;
+mod command_errors;
+mod command_position;
 mod commands;
 mod config;
 mod context;
 mod error_report;
+mod global_options;
 mod terminal;
 
 use std::ffi::OsString;
@@ -29,7 +32,7 @@ fn main() -> ExitCode {
         cli.unwrap_or_else(|error| error_report::exit_with_usage_error(error));
     let mut has_written = false;
     let outcome = Context::new(&global).and_then(|mut context| {
-        let found = commands::run(command, &mut context);
+        let found = commands::run(command, cli::command, &mut context);
         has_written = context.out.has_written();
         // Output printed before a failure must appear before the error message.
         let finished = context.finish();

@@ -12,61 +12,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use super::batch::Batch;
 use super::file_id::is_at_path;
 use super::group_commit::SyncError;
 use super::lock::{Deadline, Lock};
 use super::lock_file::{self, LockFile};
-use super::open::{Create, OpenFile};
+use super::open::OpenFile;
+use super::options::{AppendOptions, Create, Durability};
 use super::replace::sync_parent;
 use super::span::read_span;
 use super::thread_lock::ThreadLock;
 use super::write_batch::write_batch;
 use super::write_io::{SystemIo, WriteIo};
 use crate::{Error, Result};
-
-/// The guarantee of an acknowledged append.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// Written to the kernel: survives the end of the process.
-    Os,
-    /// Synced: survives a power failure, on storage that honours flush.
-    #[default]
-    Disk,
-}
-
-/// Options for opening a log.
-#[derive(Clone, Copy, Debug)]
-pub struct AppendOptions {
-    /// The guarantee of an acknowledged append.
-    pub durability: Durability,
-    /// Time to wait for another process's lock before [`Error::Busy`].
-    pub lock_wait: Duration,
-    /// Whether to create the file.
-    pub create: Create,
-    /// Whether to write on a network file system, where neither locks nor `O_APPEND` are reliable.
-    pub network: bool,
-    /// Whether the log's own program locks `FILE.lock` and may replace the log with a copy.
-    pub lock_file: bool,
-    /// Whether the log is only locked. It is not opened for writing then, so that
-    /// [`Removal::ensure_final`](crate::Removal::ensure_final) is cheap, and cannot be appended to.
-    pub lock_only: bool,
-}
-
-impl Default for AppendOptions {
-    fn default() -> Self {
-        Self {
-            durability: Durability::default(),
-            lock_wait: Duration::from_secs(5),
-            create: Create::default(),
-            network: false,
-            lock_file: false,
-            lock_only: false,
-        }
-    }
-}
 
 /// The byte range of an acknowledged record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

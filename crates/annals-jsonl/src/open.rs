@@ -9,19 +9,9 @@ use std::sync::atomic::AtomicBool;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::append::AppendOptions;
 use super::group_commit::GroupCommit;
+use super::options::{AppendOptions, Create};
 use crate::{Error, Result};
-
-/// Whether opening may create the file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Create {
-    /// The log must exist.
-    #[default]
-    Never,
-    /// The log must not exist yet; it is created with mode 0600.
-    New,
-}
 
 /// An open inode and its pending syncs.
 #[derive(Debug)]

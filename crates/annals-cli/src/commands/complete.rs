@@ -14,7 +14,7 @@ use anyhow::Result;
 use clap::{Arg, Args};
 
 use super::Outcome;
-use crate::cli::{self, Position};
+use crate::command_position::Position;
 use crate::context::Context;
 use annals::view::ShortIds;
 use annals_render::style::{PLAIN, paint};
@@ -64,7 +64,12 @@ struct Line<'c> {
     typed: String,
 }
 
-pub(crate) fn run(args: &CompleteArgs, context: &mut Context) -> Result<Outcome> {
+/// Completes a line of the command line that `build` returns.
+pub(crate) fn run(
+    args: &CompleteArgs,
+    build: fn() -> clap::Command,
+    context: &mut Context,
+) -> Result<Outcome> {
     let words = args.words.iter().map(|word| word.to_string_lossy());
     let mut words: Vec<String> = words.map(|word| word.into_owned()).collect();
     let mut typed = words.pop().unwrap_or_default();
@@ -73,7 +78,7 @@ pub(crate) fn run(args: &CompleteArgs, context: &mut Context) -> Result<Outcome>
     if typed == "=" {
         typed.clear();
     }
-    let mut command = cli::command();
+    let mut command = build();
     command.build();
     let line = Line {
         position: Position::new(&command, words.iter().map(String::as_str)),

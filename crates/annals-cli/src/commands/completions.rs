@@ -5,7 +5,6 @@ use clap::Args;
 use clap_complete::Shell;
 
 use super::Outcome;
-use crate::cli;
 use crate::context::Context;
 
 /// Prints a completion script.
@@ -63,13 +62,18 @@ complete -c annals -f -a '(__annals_complete)'
 complete -c annals -F -n 'test (count (__annals_complete)) -eq 0'
 ";
 
-pub(crate) fn run(args: &CompletionsArgs, context: &mut Context) -> Result<Outcome> {
+/// Prints a script for the command line that `build` returns.
+pub(crate) fn run(
+    args: &CompletionsArgs,
+    build: fn() -> clap::Command,
+    context: &mut Context,
+) -> Result<Outcome> {
     let mut script = Vec::new();
     match args.shell {
         Shell::Bash => script.extend_from_slice(BASH.as_bytes()),
         Shell::Zsh => script.extend_from_slice(ZSH.as_bytes()),
         Shell::Fish => script.extend_from_slice(FISH.as_bytes()),
-        shell => clap_complete::generate(shell, &mut cli::command(), "annals", &mut script),
+        shell => clap_complete::generate(shell, &mut build(), "annals", &mut script),
     }
     context.out.raw(&script)?;
     Ok(Outcome::Ok)

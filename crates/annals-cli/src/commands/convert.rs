@@ -10,8 +10,8 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{Outcome, choose, input};
+use crate::command_errors::TargetError;
 use crate::context::Context;
-use crate::error_report::TargetError;
 use crate::terminal::progress::Progress;
 use annals_render::size::{bytes, count, pluralize};
 use annals_render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
@@ -203,7 +203,7 @@ fn select_source(args: &ConvertArgs, context: &mut Context) -> Result<ConvertSel
         let rows = context.store.sessions(&inventory).read(&|_, _| ());
         let known = rows.iter().flatten().map(|row| &row.project);
         let known: Vec<_> = known.cloned().collect();
-        let wanted = super::filter::spellings(project, known.iter());
+        let wanted = crate::context::spellings(project, known.iter());
         let sessions = inventory.sessions.into_iter().zip(rows);
         let sessions = sessions.filter(|(_, row)| {
             let row = row.as_ref();

@@ -22,8 +22,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::Outcome;
-use super::filter::{Period, spellings, warn_unknown_project};
-use crate::context::Context;
+use super::filter::{Period, warn_unknown_project};
+use crate::config::PriceModeArg;
+use crate::context::{Context, spellings};
 use crate::terminal::suggest::suggest;
 use annals_render::size::{self, pluralize};
 use annals_render::style::{PLAIN, WARNING, paint};
@@ -79,7 +80,7 @@ pub(crate) struct CostArgs {
     agents: bool,
     /// Source of costs
     #[arg(long, value_name = "MODE")]
-    mode: Option<ModeArg>,
+    mode: Option<PriceModeArg>,
     #[command(flatten, next_help_heading = "Display")]
     look: DisplayArgs,
     #[command(flatten, next_help_heading = "Chart")]
@@ -148,28 +149,6 @@ impl ValueEnum for DimensionArg {
             Dimension::Layout => value.alias("agent-program"),
             _ => value,
         })
-    }
-}
-
-/// Source of costs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ModeArg {
-    /// From tokens and prices, else as recorded
-    #[default]
-    Auto,
-    /// Only from tokens and prices
-    Tokens,
-    /// Only as recorded in the log
-    Recorded,
-}
-
-impl ModeArg {
-    pub(super) fn mode(self) -> PriceMode {
-        match self {
-            ModeArg::Auto => PriceMode::Auto,
-            ModeArg::Tokens => PriceMode::Tokens,
-            ModeArg::Recorded => PriceMode::Recorded,
-        }
     }
 }
 

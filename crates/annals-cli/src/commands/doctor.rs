@@ -36,7 +36,7 @@ pub(crate) struct DoctorArgs {
     paths: bool,
 }
 
-/// What annals sees. Members that are `null` could not be determined.
+/// Report of `annals doctor`. Members that are `null` could not be determined.
 #[derive(Serialize)]
 struct Report {
     annals: &'static str,
@@ -68,7 +68,7 @@ struct RootReport {
     bytes: u64,
     /// The version that the newest session names.
     version: Option<String>,
-    /// What annals does with it: `read and write`, `read only` or `no permission to write`.
+    /// Access of annals to it: `read and write`, `read only` or `no permission to write`.
     access: &'static str,
 }
 

@@ -15,10 +15,10 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::filter::{named, session_spellings, unknown};
+use super::filter::{named, unknown};
 use super::output_file::{RawStdout, refuse_existing, refuse_roots, write_file};
 use super::{Outcome, choose};
-use crate::context::{Access, Context, is_unknown_session};
+use crate::context::{Access, Context, is_unknown_session, session_spellings};
 use crate::terminal::json::EscapingWriter;
 use crate::terminal::stderr_line;
 use annals_render::severity::flaw_line;

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use annals::Subject;
 use annals::model::Project;
-use annals::store::{ProjectInfo, SessionInfo, SessionQuery, project_spellings};
+use annals::store::{ProjectInfo, SessionInfo, SessionQuery};
 use anyhow::{Result, anyhow};
 use clap::Args;
 use jiff::Timestamp;
 
 use super::page::Page;
-use crate::context::Context;
-use crate::error_report::CandidateDetails;
+use crate::command_errors::CandidateDetails;
+use crate::context::{Context, session_spellings};
 use crate::terminal::suggest::suggest;
 
 /// Filter of sessions.
@@ -212,19 +212,4 @@ fn suggest_projects(wanted: &str, projects: &BTreeSet<&str>) -> Option<String> {
     let near = suggest(wanted, projects.iter().copied(), 3);
     let near: Vec<String> = near.iter().map(|path| format!("`{path}`")).collect();
     (!near.is_empty()).then(|| format!("; similar: {}", near.join(", ")))
-}
-
-/// Returns the spellings of a project; see [`project_spellings`].
-pub(crate) fn spellings<'a>(
-    text: &str,
-    recorded: impl Iterator<Item = &'a Project>,
-) -> Vec<String> {
-    // PWD has the links through which the user entered the directory.
-    let shell_dir = std::env::var("PWD").ok();
-    project_spellings(text, shell_dir.as_deref(), recorded)
-}
-
-/// Returns the spellings of a project, with those that sessions record.
-pub(crate) fn session_spellings(text: &str, sessions: &[SessionInfo]) -> Vec<String> {
-    spellings(text, sessions.iter().map(|session| &session.project))
 }

@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::Outcome;
+use crate::command_errors::StateDirError;
 use crate::context::Context;
-use crate::error_report::StateDirError;
 use annals_render::size::{self, pluralize};
 use annals_render::style::{BOLD, DIM, PATH, SUCCESS, WARNING, paint};
 use annals_render::table::{Cell, Column, Table};

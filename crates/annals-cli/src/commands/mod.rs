@@ -69,7 +69,6 @@ use clap::Subcommand;
 use crate::context::Context;
 
 pub(crate) use choose::Cancelled;
-pub(crate) use cost::ModeArg;
 
 /// Result of a command; failures are errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,8 +187,12 @@ pub(crate) enum Command {
     Version,
 }
 
-/// Runs a verb; without one, the overview.
-pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Outcome> {
+/// Runs a verb of the command line that `build` returns; without one, the overview.
+pub(crate) fn run(
+    command: Option<Command>,
+    build: fn() -> clap::Command,
+    context: &mut Context,
+) -> Result<Outcome> {
     match command {
         None => overview::run(context),
         Some(Command::Projects(args)) => projects::run(&args, context),
@@ -237,8 +240,8 @@ pub(crate) fn run(command: Option<Command>, context: &mut Context) -> Result<Out
         Some(Command::Serve(args)) => serve::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Doctor(args)) => doctor::run(&args, context),
-        Some(Command::Completions(args)) => completions::run(&args, context),
-        Some(Command::Complete(args)) => complete::run(&args, context),
+        Some(Command::Completions(args)) => completions::run(&args, build, context),
+        Some(Command::Complete(args)) => complete::run(&args, build, context),
         Some(Command::Version) => print_version(context),
     }
 }

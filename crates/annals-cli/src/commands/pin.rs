@@ -11,8 +11,8 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
+use crate::command_errors::CandidateDetails;
 use crate::context::{Context, whole_session};
-use crate::error_report::CandidateDetails;
 use annals::view::ShortIds;
 use annals_render::size::pluralize;
 use annals_render::style::{DIM, ID, PATH, SUCCESS, paint};

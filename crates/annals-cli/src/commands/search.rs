@@ -13,8 +13,8 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
 use super::Outcome;
-use super::filter::{Period, SessionFilter, spellings};
-use crate::context::{Access, Context, refuse_message};
+use super::filter::{Period, SessionFilter};
+use crate::context::{Access, Context, refuse_message, spellings};
 
 /// Searches messages, thinking, tool calls and their results.
 #[derive(Debug, Args)]

@@ -11,8 +11,8 @@ use annals::store::{Inventory, SessionFiles, SessionInfo, Target, TrashItem};
 use anyhow::{Result, bail};
 
 use super::Context;
-use crate::commands::filter::session_spellings;
-use crate::error_report::CandidateDetails;
+use super::spellings::session_spellings;
+use crate::command_errors::CandidateDetails;
 use annals_render::command::quoted_command;
 use annals_render::size::pluralize;
 use annals_render::width::truncate_end;

@@ -3,7 +3,8 @@
 use clap::Arg;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::cli::{self, Position};
+use crate::cli;
+use crate::command_position::Position;
 use crate::terminal::suggest::{suggest, suggest_above};
 
 /// Commands of other programs, and what does the same here.

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::sync::atomic::AtomicUsize;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::*;
 

@@ -17,9 +17,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use super::{AppendArgs, Content, WrittenEntryJson};
+use crate::command_errors::error_chain_text;
 use crate::commands::Outcome;
 use crate::context::Context;
-use crate::error_report::error_chain_text;
 use annals::draft_json::{AgentSpec, BadDraft, Envelope, NewSessionSpec};
 use writers::Writers;
 

@@ -10,14 +10,23 @@ use serde::Serialize;
 
 use super::super::output_file::{RawStdout, refuse_existing, refuse_roots, write_file};
 use crate::context::Context;
-use annals_render::chart::{Chart, Fonts, Format, Size};
+#[cfg(feature = "png")]
+use annals_render::chart::Fonts;
+use annals_render::chart::{Chart, Format, Size};
 use annals_render::size;
 use annals_render::style::{DIM, PLAIN, paint};
 
 /// Options of a chart.
 #[derive(Debug, Args)]
 pub(super) struct PlotArgs {
-    /// Draw the report as a chart: NAME.svg, NAME.png, or `-` for standard output
+    #[cfg_attr(
+        feature = "png",
+        doc = "Draw the report as a chart: NAME.svg, NAME.png, or `-` for standard output"
+    )]
+    #[cfg_attr(
+        not(feature = "png"),
+        doc = "Draw the report as a chart: NAME.svg, or `-` for standard output"
+    )]
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Format of the chart [default: by file extension, svg on standard output]
@@ -34,6 +43,7 @@ pub(super) struct PlotArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FormatArg {
     Svg,
+    #[cfg(feature = "png")]
     Png,
 }
 
@@ -70,15 +80,17 @@ impl PlotArgs {
         let path = (path != Path::new("-")).then_some(path);
         let given = self.plot_format.map(|format| match format {
             FormatArg::Svg => Format::Svg,
+            #[cfg(feature = "png")]
             FormatArg::Png => Format::Png,
         });
         let named = path.map_or(Some(Format::Svg), |path| Format::from_path(path));
         let format = match (given.or(named), path) {
             (Some(format), _) => format,
             (None, path) => bail!(
-                "unsupported chart format: {}; use .svg or .png",
+                "unsupported chart format: {}; use {}",
                 path.map(|path| path.display().to_string())
-                    .unwrap_or_default()
+                    .unwrap_or_default(),
+                Format::EXTENSIONS
             ),
         };
         match path {
@@ -86,6 +98,7 @@ impl PlotArgs {
                 refuse_roots(path, context)?;
                 refuse_existing(std::slice::from_ref(path), self.force)?;
             }
+            #[cfg(feature = "png")]
             None if format == Format::Png && context.out.is_terminal() => {
                 bail!("cannot write PNG to a terminal; use --plot NAME.png, or a pipe")
             }
@@ -110,7 +123,11 @@ impl Plot {
         if chart.bars.is_empty() {
             bail!("nothing to draw: no response has a time; try --by model");
         }
-        let drawn = chart.draw(self.format, self.size, Fonts::load_system_fonts)?;
+        let drawn = match self.format {
+            Format::Svg => chart.svg(self.size).into_bytes(),
+            #[cfg(feature = "png")]
+            Format::Png => chart.png(self.size, Fonts::load_system_fonts)?,
+        };
         let Some(path) = &self.path else {
             return Ok(RawStdout(context).write_all(&drawn)?);
         };

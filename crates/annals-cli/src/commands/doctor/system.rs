@@ -1,4 +1,4 @@
-//! What `annals doctor` asks the system: places, permissions, programs, timers and the terminal.
+//! Questions of `annals doctor` to the system: places, permissions, programs, timers and the terminal.
 
 use std::ffi::OsStr;
 use std::fmt;

@@ -20,8 +20,8 @@ use super::super::{
     AppendArgs, Content, open_or_spawn_agent, spawn_from_spec, unknown_member, write_options,
 };
 use super::{LineResult, LineTarget};
-use crate::commands::filter::session_spellings;
 use crate::commands::{input, new};
+use crate::context::session_spellings;
 use crate::context::{Access, Context, is_latest};
 use annals::draft_json::{AgentSpec, NewSessionSpec};
 
