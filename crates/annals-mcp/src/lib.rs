@@ -27,4 +27,4 @@ mod wire;
 pub use answer::Answer;
 pub use install::{AGENTS, SKILL, install_text};
 pub use server::{Options, Server};
-pub use wire::{ProtocolServer, serve_stdio};
+pub use wire::{serve, serve_stdio};

@@ -8,10 +8,8 @@ use annals::service::{OpenSession, Service};
 use annals::store::Inventory;
 use annals::text::{LineBreaks, strip_ansi, visible};
 use jiff::SignedDuration;
-use serde_json::Value;
 
-use crate::answer::{Answer, cut};
-use crate::tools;
+use crate::answer::cut;
 
 /// Sessions of the caller's project that were written to within this time are at work.
 const LIVE: SignedDuration = SignedDuration::from_mins(10);
@@ -48,21 +46,6 @@ impl Server {
             redactor: Mutex::new(Redactor::new()?),
             is_indexing: AtomicBool::new(false),
         })
-    }
-
-    /// Calls a tool. The error is a text for the agent: what is wrong, and what to do.
-    ///
-    /// `stop` ends a search early.
-    pub fn call(
-        &self,
-        tool: &str,
-        arguments: Value,
-        stop: &(dyn Fn() -> bool + Sync),
-    ) -> Result<Answer, String> {
-        let answer = tools::call(self, tool, arguments, stop);
-        // What could not be read is reported with the answer of `annals check`.
-        self.service.store().failures().take();
-        answer.map_err(|error| cut(&self.clean(&error), tools::MAX_ERROR))
     }
 
     /// Indexes what was written since, so that the next search reads less. Returns at once if

@@ -11,11 +11,11 @@ mod write;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, cut};
 use crate::server::{Server, describe};
 
 /// Most bytes of an error: clients cut longer ones.
-pub(crate) const MAX_ERROR: usize = 2_000;
+const MAX_ERROR: usize = 2_000;
 
 /// Most bytes of a title in a row.
 const MAX_TITLE: usize = 120;
@@ -26,8 +26,24 @@ pub(crate) const READING: &str = include_str!("../tools.json");
 /// The tools that `--write` adds.
 pub(crate) const WRITING: &str = include_str!("../tools-write.json");
 
-/// Calls a tool.
-pub(crate) fn call(
+impl Server {
+    /// Calls a tool. The error is a text for the agent: what is wrong, and what to do.
+    ///
+    /// `stop` ends a search early.
+    pub fn call(
+        &self,
+        tool: &str,
+        arguments: Value,
+        stop: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Answer, String> {
+        let answer = call(self, tool, arguments, stop);
+        // What could not be read is reported with the answer of `annals check`.
+        self.service.store().failures().take();
+        answer.map_err(|error| cut(&self.clean(&error), MAX_ERROR))
+    }
+}
+
+fn call(
     server: &Server,
     tool: &str,
     arguments: Value,
