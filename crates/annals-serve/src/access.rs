@@ -1,4 +1,4 @@
-//! Who may ask: the names of this server and its secrets, random for each start.
+//! Access: the host names of this server and its secrets, random for each start.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -35,7 +35,7 @@ pub(crate) struct Access {
     form: String,
 }
 
-/// How a request names the server.
+/// Kind of host name in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostKind {
     /// A name that browsers use.

@@ -1,4 +1,4 @@
-//! What all handlers share: the service, the sessions that are held open, and the secrets.
+//! State that all handlers share: the service, the sessions that are held open, and the secrets.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ const HELD: usize = 8;
 /// Maximum number of failures that the overview shows.
 const MAX_FAILURES: usize = 100;
 
-/// What the server does besides showing.
+/// Options of the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Offer forms that write titles, tags, notes, pins, todos, forks, and that move sessions to the

@@ -1,4 +1,4 @@
-//! What is written, as it is written: server-sent events.
+//! Server-sent events: new entries of logs.
 
 use std::convert::Infallible;
 use std::pin::Pin;

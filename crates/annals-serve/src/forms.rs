@@ -1,4 +1,4 @@
-//! What pages write, if the server was started with `--write`: titles, tags, notes, pins, todos,
+//! Forms that write, if the server was started with `--write`: titles, tags, notes, pins, todos,
 //! forks, and sessions to the trash and back.
 //!
 //! Each form has the token of this start. There is no form that repairs, restores over a file,

@@ -41,7 +41,7 @@ impl Rules {
     }
 }
 
-/// What the rules need to know of the server.
+/// Properties of the server that the rules depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guard<'a> {
     pub(crate) access: &'a Access,
@@ -186,7 +186,7 @@ fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     values.next().is_none().then_some(value)
 }
 
-/// What a page may load: files of this server, and pictures in its text.
+/// Content security policy: files of this server, and pictures in the page itself.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
 
 /// Headers of every answer.

@@ -1,4 +1,4 @@
-//! What could not be answered: a status, what happened, and what to do.
+//! Error answers: a status, the cause, and a way out.
 
 use annals::{Error, ErrorKind};
 use axum::http::StatusCode;
@@ -8,9 +8,9 @@ use axum::response::{IntoResponse, Response};
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
-    /// What happened.
+    /// Cause.
     pub(crate) message: String,
-    /// What to do.
+    /// Way out.
     pub(crate) hint: String,
     /// Name of the kind, for scripts.
     pub(crate) kind: &'static str,

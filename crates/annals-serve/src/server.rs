@@ -124,7 +124,7 @@ async fn serve_connection(stream: TcpStream, site: Site) {
         async move { Ok::<_, Infallible>(site.answer(request.map(Body::new)).await) }
     });
     _ = stream.set_nodelay(true);
-    // What goes wrong in a connection ends it, and nothing else.
+    // An error of a connection ends only that connection.
     _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)

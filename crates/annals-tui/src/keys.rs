@@ -2,7 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// Where a key works.
+/// Screen that a key works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Context {
     /// On every screen.
@@ -19,13 +19,13 @@ pub(crate) enum Context {
     Files,
     /// The versions of a file, and its diffs.
     Diff,
-    /// What all agents do now.
+    /// Running agents.
     Live,
     /// Damage.
     Check,
 }
 
-/// What a key does.
+/// Action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Up,
@@ -83,15 +83,15 @@ pub(crate) enum Action {
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding {
-    /// Where it works.
+    /// Screens that it works on.
     pub(crate) context: Context,
     /// The keys, as [`name`] writes them.
     pub(crate) keys: &'static [&'static str],
-    /// What they do.
+    /// Their action.
     pub(crate) action: Action,
-    /// What the help says.
+    /// Text in the help.
     pub(crate) help: &'static str,
-    /// What the footer says; empty if the key is only in the help.
+    /// Text in the footer; empty if the key is only in the help.
     pub(crate) footer: &'static str,
     /// Whether it writes, and is absent with `--read-only`.
     pub(crate) writes: bool,
@@ -459,7 +459,10 @@ pub(crate) const KEYS: &[Binding] = &[
 ];
 
 /// Returns the rows that work on a screen, its own first.
-pub(crate) fn of(context: Context, read_only: bool) -> impl Iterator<Item = &'static Binding> {
+pub(crate) fn bindings_in(
+    context: Context,
+    read_only: bool,
+) -> impl Iterator<Item = &'static Binding> {
     let own = move |row: &&Binding| row.context == context;
     let is_own = move |action: Action| KEYS.iter().filter(own).any(|row| row.action == action);
     let any = KEYS.iter().filter(|row| row.context == Context::Any);
@@ -480,7 +483,7 @@ pub(crate) fn action(context: Context, key: &str, read_only: bool) -> Option<Act
     if context == Context::List && (is_letter || key == "space" || key == "backspace") {
         return None;
     }
-    let row = of(context, read_only).find(|row| row.keys.contains(&key));
+    let row = bindings_in(context, read_only).find(|row| row.keys.contains(&key));
     row.map(|row| row.action)
 }
 
@@ -582,7 +585,7 @@ mod tests {
     fn every_action_of_a_letter_outside_of_the_list_is_listed() {
         for context in SCREENS {
             for wanted in [A::Back, A::Help, A::Up, A::Down, A::Quit] {
-                let known = of(context, true).any(|row| row.action == wanted);
+                let known = bindings_in(context, true).any(|row| row.action == wanted);
                 assert!(known, "{context:?} {wanted:?}");
             }
         }

@@ -1,4 +1,4 @@
-//! What the state asks and what it is answered: plain data between the loop and its workers.
+//! Questions of the state and answers to them: plain data between the loop and its workers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ pub(crate) enum Effect {
 /// Names a session: its id, or the path of its log if two sessions have the id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SessionName {
-    /// What `annals::service` resolves.
+    /// Name that `annals::service` resolves.
     pub(crate) key: String,
     /// The id.
     pub(crate) id: String,
@@ -338,7 +338,7 @@ pub(crate) struct TreeRow {
     pub(crate) cost: Option<Money>,
     /// Whether the agent would resume here.
     pub(crate) resumes: bool,
-    /// What to open.
+    /// Conversation to open.
     pub(crate) part: Part,
     /// Its message.
     pub(crate) message: Option<String>,

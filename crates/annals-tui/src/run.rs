@@ -26,10 +26,10 @@ use crate::worker::{Answers, Context, Workers};
 /// Maximum size of a text for the clipboard: terminals ignore longer ones.
 const MAX_COPIED: usize = 74_000;
 
-/// What the browser is started with.
+/// Options of the browser.
 #[derive(Debug)]
 pub struct Options {
-    /// What the user asked for.
+    /// Arguments of the program.
     pub mode: Mode,
     /// The query to begin with.
     pub query: String,

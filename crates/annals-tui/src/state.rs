@@ -16,7 +16,7 @@ const PREVIEW_COLUMNS: u16 = 100;
 /// The smallest terminal that is drawn on.
 pub(crate) const SMALLEST: (u16, u16) = (20, 5);
 
-/// What the user asked for when the program was started.
+/// Arguments of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mode {
     /// Print the id of the chosen session.
@@ -25,7 +25,7 @@ pub struct Mode {
     pub read_only: bool,
 }
 
-/// How the browser ends.
+/// Result of the browser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// The user left it.

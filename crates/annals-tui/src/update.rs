@@ -1,4 +1,4 @@
-//! What events do to the state, and what they ask of the workers.
+//! Applies events to the state, and returns questions for the workers.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
 
@@ -461,7 +461,7 @@ fn act_in_list(state: &mut State, action: Action) -> Vec<Effect> {
     }
 }
 
-/// What several screens do with a session.
+/// Actions that several screens have for a session.
 fn act_on_session(state: &mut State, action: Action, session: SessionName) -> Vec<Effect> {
     match action {
         Action::Tree => {
@@ -764,7 +764,7 @@ fn take(state: &mut State, answer: Answer) -> Vec<Effect> {
         Answer::Notice(text) => state.say(text),
         Answer::ReaderFailed { reader, why } => match state.reader_by_id(reader) {
             Some(reader) if !reader.is_open => reader.error = Some(why),
-            // What was read before stays on the screen.
+            // The text that was read before stays on the screen.
             Some(_) => state.fail(why),
             None => {}
         },

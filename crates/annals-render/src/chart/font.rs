@@ -36,6 +36,10 @@ impl Weight {
     }
 
     /// Whether the embedded font lacks a visible character.
+    #[cfg_attr(
+        not(feature = "png"),
+        expect(dead_code, reason = "SVG viewers have their own fonts")
+    )]
     pub(super) fn lacks_glyph(self, c: char) -> bool {
         self.advance(c).is_none() && width::width(c.encode_utf8(&mut [0; 4])) > 0
     }

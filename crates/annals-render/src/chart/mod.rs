@@ -1,16 +1,18 @@
-//! Charts: bars over time or by name, as SVG or PNG.
+//! Charts: bars over time or by name, as SVG or, with the feature `png`, as PNG.
 //!
 //! A [`Chart`] is plain values. [`fold`] keeps the largest of them and adds up the rest,
-//! [`columns`] and [`rows`] lay them out as one [`scene`], [`svg`] writes it, and [`png`] draws that SVG. This
+//! [`columns`] and [`rows`] lay them out as one [`scene`], [`svg`] writes it, and `png` draws that SVG. This
 //! module opens no file, reads no clock and searches no fonts: the caller passes them.
 
 mod amount;
 mod calendar;
 mod columns;
+#[cfg(feature = "png")]
 mod escape_missing;
 mod fold;
 mod font;
 mod frame;
+#[cfg(feature = "png")]
 mod png;
 mod report;
 mod rows;
@@ -26,6 +28,7 @@ use std::str::FromStr;
 
 use jiff::civil::DateTime;
 /// The fonts that a picture may use.
+#[cfg(feature = "png")]
 pub use resvg::usvg::fontdb::Database as Fonts;
 
 pub use amount::Unit;
@@ -82,15 +85,23 @@ pub enum Format {
     /// A vector image.
     Svg,
     /// An image of pixels.
+    #[cfg(feature = "png")]
     Png,
 }
 
 impl Format {
+    /// The file name extensions of charts, for messages.
+    pub const EXTENSIONS: &str = match cfg!(feature = "png") {
+        true => ".svg or .png",
+        false => ".svg",
+    };
+
     /// The format of a file name extension.
     pub fn from_path(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
             "svg" => Some(Format::Svg),
+            #[cfg(feature = "png")]
             "png" => Some(Format::Png),
             _ => None,
         }
@@ -151,21 +162,17 @@ impl FromStr for Size {
 }
 
 impl Chart {
-    /// Draws the chart. For a PNG with characters that the embedded font lacks, `load_fonts` adds the
-    /// fonts of the system.
-    pub fn draw(
-        &self,
-        format: Format,
-        size: Size,
-        load_fonts: impl FnOnce(&mut Fonts),
-    ) -> anyhow::Result<Vec<u8>> {
-        match format {
-            Format::Svg => Ok(svg::encode(&self.scene(size)).into_bytes()),
-            Format::Png => {
-                let fonts = png::Fonts::new(self.missing_chars(), load_fonts);
-                png::encode(&self.with_escaped(&fonts.missing).scene(size), &fonts)
-            }
-        }
+    /// Draws the chart as SVG.
+    pub fn svg(&self, size: Size) -> String {
+        svg::encode(&self.scene(size))
+    }
+
+    /// Draws the chart as PNG. If it has characters that the embedded font lacks, `load_fonts` adds
+    /// the fonts of the system.
+    #[cfg(feature = "png")]
+    pub fn png(&self, size: Size, load_fonts: impl FnOnce(&mut Fonts)) -> anyhow::Result<Vec<u8>> {
+        let fonts = png::Fonts::new(self.missing_chars(), load_fonts);
+        png::encode(&self.with_escaped(&fonts.missing).scene(size), &fonts)
     }
 
     fn scene(&self, size: Size) -> scene::Scene {

@@ -90,7 +90,7 @@ fn small() -> Chart {
 }
 
 fn svg(chart: &Chart, size: Size) -> String {
-    String::from_utf8(chart.draw(Format::Svg, size, |_| {}).unwrap()).unwrap()
+    chart.svg(size)
 }
 
 #[test]
@@ -210,6 +210,7 @@ fn excess_names_and_series_are_folded() {
     assert!(has("9,980 others") && has("2 others"));
 }
 
+#[cfg(feature = "png")]
 fn pixels(png: &[u8]) -> (u32, u32, Vec<u8>) {
     let mut reader = ::png::Decoder::new(std::io::Cursor::new(png))
         .read_info()
@@ -220,6 +221,7 @@ fn pixels(png: &[u8]) -> (u32, u32, Vec<u8>) {
 }
 
 /// The areas of all rectangles of a colour.
+#[cfg(feature = "png")]
 fn painted(items: &[Item], color: Color, found: &mut Vec<scene::Area>) {
     for item in items {
         match item {
@@ -230,10 +232,11 @@ fn painted(items: &[Item], color: Color, found: &mut Vec<scene::Area>) {
     }
 }
 
+#[cfg(feature = "png")]
 #[test]
 fn png_is_painted_where_the_bars_are() {
     let chart = small();
-    let png = chart.draw(Format::Png, Size::default(), |_| {}).unwrap();
+    let png = chart.png(Size::default(), |_| {}).unwrap();
     let (width, height, pixels) = pixels(&png);
     assert_eq!((width, height), (2400, 1260));
     let at = |x: f64, y: f64| {
@@ -263,17 +266,15 @@ fn png_is_painted_where_the_bars_are() {
         .filter(|&(x, y)| at(x.into(), y.into())[0] < 90)
         .count();
     assert!((300..3000).contains(&dark), "{dark}");
-    assert_eq!(
-        png,
-        chart.draw(Format::Png, Size::default(), |_| {}).unwrap()
-    );
+    assert_eq!(png, chart.png(Size::default(), |_| {}).unwrap());
 }
 
+#[cfg(feature = "png")]
 #[test]
 fn characters_missing_from_the_font_are_still_drawn() {
     let ink = |label: &str| {
         let chart = by_name([label.to_owned()], 1);
-        let (width, _, pixels) = pixels(&chart.draw(Format::Png, size("480x270"), |_| {}).unwrap());
+        let (width, _, pixels) = pixels(&chart.png(size("480x270"), |_| {}).unwrap());
         let dark = pixels.chunks(3).enumerate();
         dark.filter(|(at, pixel)| {
             at % (width as usize) < 160 && pixel.iter().all(|part| *part < 90)
@@ -306,6 +307,7 @@ fn sizes_parse_within_limits() {
 fn format_from_path_uses_the_extension() {
     let of = |name: &str| Format::from_path(Path::new(name));
     assert_eq!(of("out.svg"), Some(Format::Svg));
+    #[cfg(feature = "png")]
     assert_eq!(of("a.b/OUT.PNG"), Some(Format::Png));
     assert_eq!(of("out.jpg"), None);
     assert_eq!(of("svg"), None);
@@ -386,11 +388,12 @@ proptest! {
 
 }
 
+#[cfg(feature = "png")]
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
     fn any_chart_encodes_as_png(chart in any_chart()) {
-        let png = chart.draw(Format::Png, Size::MIN, |_| {}).unwrap();
+        let png = chart.png(Size::MIN, |_| {}).unwrap();
         prop_assert_eq!(pixels(&png).0, 960);
     }
 }

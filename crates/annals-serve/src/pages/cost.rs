@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use annals::cost::{Dimension, ReportRow};
 use annals::service::{CostAnswer, CostRequest};
-use annals_render::chart::{Chart, Format, Size};
+use annals_render::chart::{Chart, Size};
 use annals_render::size;
 use askama::Template;
 use axum::extract::State;
@@ -252,9 +252,7 @@ fn chart(app: &App, answer: &CostAnswer) -> String {
         bar.label = app.line(&bar.label);
         bar.detail = bar.detail.as_deref().map(|detail| app.line(detail));
     }
-    let drawn = chart.draw(Format::Svg, Size::default(), |_| ());
-    let drawn = drawn.ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    drawn.unwrap_or_default()
+    chart.svg(Size::default())
 }
 
 /// Returns the rows as CSV. A value that a spreadsheet would take for a formula is quoted by an

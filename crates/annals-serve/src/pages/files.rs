@@ -125,7 +125,7 @@ fn versions(
     file.versions.iter().map(version).collect()
 }
 
-/// What changed between two versions; without any, between the last two.
+/// Page of the changes between two versions; the last two by default.
 pub(super) async fn diff(
     State(app): State<Arc<App>>,
     Path((root, id, number)): Path<(String, String, usize)>,

@@ -1,10 +1,10 @@
 //! The pages, one module each.
 
+mod archive_and_trash;
 mod check;
 mod cost;
 mod diff;
 mod files;
-mod kept;
 mod overview;
 mod projects;
 mod search;
@@ -53,11 +53,11 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/cost", get(cost::page))
         .route("/watch", get(watch::page))
         .route("/check", get(check::page))
-        .route("/archive", get(kept::archive))
-        .route("/trash", get(kept::trash))
+        .route("/archive", get(archive_and_trash::archive))
+        .route("/trash", get(archive_and_trash::trash))
 }
 
-/// What every page has.
+/// The parts that every page has.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) title: String,
@@ -119,7 +119,7 @@ pub(crate) fn problem_page(app: &App, problem: &Problem) -> Response {
         && problem.status != StatusCode::MISDIRECTED_REQUEST
         && problem.status != StatusCode::FORBIDDEN;
     if !is_inside {
-        // Who is not signed in sees no page, only what happened.
+        // Without a session cookie there is no page, only the error.
         let text = format!("{}\n{}\n", problem.message, problem.hint);
         let plain = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
         return (problem.status, plain, text).into_response();

@@ -70,7 +70,7 @@ struct Facet {
     values: Vec<(String, String, usize)>,
 }
 
-/// Where a query is wrong.
+/// Position of an error in a query.
 struct QueryError {
     why: String,
     before: String,

@@ -1,4 +1,4 @@
-//! What stands beside a conversation: prompts, branches, sub-agents; cost, files, todos, notes.
+//! The column next to a conversation: prompts, branches, sub-agents; cost, files, todos, notes.
 
 use annals::model::{Body, OutlineKind, TodoStatus};
 use annals::service::{OpenSession, SessionRow};
@@ -34,7 +34,7 @@ pub(super) struct Link {
     pub(super) is_current: bool,
 }
 
-/// What belongs to a session.
+/// Files, todos and notes of a session.
 pub(super) struct Side {
     pub(super) facts: Vec<(&'static str, String)>,
     /// Tokens in the context window, its size, and the fill in percent.

@@ -1,4 +1,4 @@
-//! What agents think and do now.
+//! Page of running agents: new messages and tool calls.
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span};
 use crate::protocol::{AgentLine, Item, ItemKind};
 use crate::text::{fit, lines, plain, styled};
 
-/// How much of tool calls is shown.
+/// Detail of tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Tools {
     /// Nothing.
@@ -48,7 +48,7 @@ impl Tools {
     }
 }
 
-/// What the lines of an entry depend on besides the entry.
+/// Settings that the lines of an entry depend on.
 #[derive(Clone, Debug)]
 pub(crate) struct Manner<'a> {
     pub(crate) width: usize,

@@ -29,7 +29,7 @@ const MAX_LOADED: usize = 600;
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) id: ReaderId,
-    /// What is shown.
+    /// Displayed conversation.
     pub(crate) conversation: Conversation,
     /// Whether the first answer arrived.
     pub(crate) is_open: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Reader {
     calls: HashMap<String, String>,
     /// Formatted items.
     formatted: HashMap<usize, Arc<Vec<Line<'static>>>>,
-    /// What the formatted items depend on.
+    /// Settings that the formatted items depend on.
     formatted_for: (usize, Tools, bool, bool),
     /// The first line on the screen.
     top: Place,

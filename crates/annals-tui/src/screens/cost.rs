@@ -28,7 +28,7 @@ const GROUPS: [Dimension; 7] = [
 #[derive(Debug, Default)]
 pub(crate) struct CostScreen {
     pub(crate) question: CostQuestion,
-    /// What was chosen to get here, such as a day.
+    /// Rows that were chosen before, such as a day.
     pub(crate) within: Vec<String>,
     pub(crate) report: Option<CostSummary>,
     pub(crate) cursor: Cursor,

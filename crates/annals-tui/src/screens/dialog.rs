@@ -54,7 +54,7 @@ pub(crate) struct Input {
     pub(crate) text: String,
 }
 
-/// What a typed line is for.
+/// Purpose of a typed line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Text to find in the conversation.

@@ -21,7 +21,7 @@ impl Help {
     fn lines(&self, read_only: bool) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         let mut has_gap = false;
-        for row in keys::of(self.context, read_only) {
+        for row in keys::bindings_in(self.context, read_only) {
             if row.context == Context::Any && !has_gap && !lines.is_empty() {
                 lines.push(Line::default());
                 has_gap = true;
@@ -124,7 +124,7 @@ pub(super) fn popup(
 
 /// The line of the most important keys. That of the help is always there.
 pub(crate) fn footer(context: Context, width: usize, read_only: bool) -> Line<'static> {
-    let rows = keys::of(context, read_only).filter(|row| !row.footer.is_empty());
+    let rows = keys::bindings_in(context, read_only).filter(|row| !row.footer.is_empty());
     let (help, rows): (Vec<&Binding>, Vec<&Binding>) =
         rows.partition(|row| row.action == Action::Help);
     let help: Vec<Span<'static>> = help.into_iter().flat_map(footer_key).collect();

@@ -81,7 +81,7 @@ pub(crate) struct ListScreen {
     pub(crate) is_loaded: bool,
     /// Number of all sessions, of which `rows` may be the newest.
     pub(crate) all: usize,
-    /// What is searched in letters 1 and 2: titles, projects, tags and ids in lower case.
+    /// Text that the first two letters are searched in: titles, projects, tags and ids in lower case.
     texts: Vec<String>,
     by_id: HashMap<String, Vec<usize>>,
     pub(crate) shown: Vec<Shown>,

@@ -1,4 +1,4 @@
-//! What all agents do now: a row for each agent that wrote, the newest first.
+//! Running agents: a row for each agent that wrote, the newest first.
 
 use annals::model::{Block, Body, Entry, Role};
 use annals_render::style::{
@@ -18,7 +18,7 @@ use crate::text::{fit, lines, plain, spread, styled};
 /// Number of lines that are remembered of each agent.
 const REMEMBERED: usize = 3;
 
-/// What all agents do now.
+/// The list of running agents.
 #[derive(Debug, Default)]
 pub(crate) struct LiveScreen {
     pub(crate) agents: Vec<LiveAgent>,

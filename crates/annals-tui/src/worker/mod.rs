@@ -25,7 +25,7 @@ use crate::protocol::{Answer, Effect, SearchQuestion};
 pub(crate) use questions::Worker;
 pub(crate) use search::Searcher;
 
-/// What the workers need to know.
+/// Settings of the workers.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) service: Service,

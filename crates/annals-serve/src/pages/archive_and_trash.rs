@@ -13,10 +13,10 @@ use crate::app::{App, blocking};
 use crate::problem::Problem;
 
 #[derive(Template)]
-#[template(path = "kept.html")]
-struct Kept {
+#[template(path = "archive_and_trash.html")]
+struct RemovedSessions {
     frame: Frame,
-    /// What the page is about.
+    /// Introduction to the list.
     about: &'static str,
     empty: &'static str,
     items: Vec<Item>,
@@ -58,7 +58,7 @@ pub(super) async fn archive(State(app): State<Arc<App>>) -> Result<Response, Pro
                 session: app.line(&ids.join(", ")),
             }
         };
-        html(&Kept {
+        html(&RemovedSessions {
             frame: Frame::new(app, "archive", "Archive"),
             about: "Sessions that are stored compressed. Archived sessions are found and read like others.",
             empty: "The archive is empty. `annals keep` mirrors everything into it.",
@@ -87,7 +87,7 @@ pub(super) async fn trash(State(app): State<Arc<App>>) -> Result<Response, Probl
                 command: quoted_command("annals delete --undo", &item.id, ""),
             }
         };
-        html(&Kept {
+        html(&RemovedSessions {
             frame: Frame::new(app, "trash", "Trash"),
             about: "Deleted sessions. Nothing is removed from the trash unless you empty it with `annals clean`.",
             empty: "The trash is empty.",
