@@ -205,7 +205,7 @@ impl<'a> dyn Layout + 'a {
     }
 }
 
-/// What a check of a layout's files looks for.
+/// Rules for checks of a layout's files.
 pub trait LayoutChecks: Sync {
     /// Returns whether the file, or a directory that is not scanned, belongs to the layout's program
     /// although it is not an artifact.

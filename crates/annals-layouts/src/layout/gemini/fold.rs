@@ -243,7 +243,7 @@ enum Parent {
     Named(Option<String>),
 }
 
-/// What a line adds.
+/// Effect of a line on the conversation.
 enum Line<'a> {
     Kept(&'a [u8]),
     Derived {

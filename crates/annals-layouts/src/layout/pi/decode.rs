@@ -210,7 +210,7 @@ fn line_entries(line: &Line<'_>, span: Span, fault: &mut Option<String>) -> Vec<
             recorded = cost;
             message.response = message.usage.map(|_| response_key(line));
             if line.annex.program.get() == Some(PROGRAM) {
-                // What annals does not know is required by the format.
+                // Placeholders: the format requires a value that annals does not have.
                 message.stop_reason = None;
                 message.model = message.model.filter(|model| model != UNKNOWN_MODEL);
             }

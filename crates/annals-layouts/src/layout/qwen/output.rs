@@ -27,7 +27,7 @@ struct TodoOut<'a> {
     annals: Option<OwnTodo>,
 }
 
-/// What differs in a todo from what the program requires.
+/// Differences between a todo and the form that the program requires.
 #[derive(Serialize)]
 struct OwnTodo {
     /// Whether it has no id.
