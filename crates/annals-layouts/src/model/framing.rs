@@ -91,7 +91,7 @@ pub struct FileSetFormat {
 /// A file of a [`FileSetFormat`].
 #[derive(Clone, Copy, Debug)]
 pub struct FilePart<'a> {
-    /// Its path; empty for a file that is stored elsewhere.
+    /// Its path, or the one that it had before it was archived.
     pub path: &'a Path,
     /// Its content.
     pub bytes: &'a [u8],
