@@ -21,4 +21,4 @@ rm -rf "$target/share"
 packaging/share.sh "$target/dist/annals" "$target/share"
 gzip -9nf "$target"/share/man/man1/*.1
 rm -rf "$target/debian"
-cargo deb --no-build --no-strip --locked --profile dist -p annals-cli --output "$target/debian/"
+cargo deb --no-build --no-strip --profile dist -p annals-cli --output "$target/debian/"
