@@ -53,6 +53,9 @@ pub struct DocumentFormat {
     pub to_lines: fn(&[u8]) -> Vec<u8>,
     /// Whether each line of the document gives one record, so that it can be appended to.
     pub keeps_lines: bool,
+    /// Returns the session that a document with this first line continues by reference, if the
+    /// format has such references.
+    pub base_session: Option<fn(&str) -> Option<String>>,
 }
 
 /// A log of lines, or a document from which the same lines are derived.
