@@ -3,7 +3,8 @@
 
     packaging/test_packages.py [--program FILE] [--debug] [--no-verify] [NAME]...
 
-NAME is one of crates, prefix, deb, wheel, npm, sbom; all if none is given. --program is a program that is built already;
+NAME is one of source, crates, prefix, deb, wheel, npm, sbom; all if none is given. source follows the README in a new
+clone of the last commit and prints how long each command took. --program is a program that is built already;
 otherwise one is built with the profile dist. --debug builds the wheel and the Node package with the profile dev.
 --no-verify does not compile the packed crates.
 
@@ -77,6 +78,32 @@ def build_program(arguments):
     newest = max(needed, key=lambda it: int(it.split(".")[1]), default="unknown")
     print(f"    program: {size:.1f} MB, needs glibc {newest}")
     return arguments.program
+
+
+def test_source(_arguments, scratch):
+    """Runs the commands of the README that build annals, in a new clone, then those of the tutorials."""
+    clone, home = scratch / "annals", scratch / "source-home"
+    home.mkdir()
+    run("git", "clone", "--quiet", ROOT, clone)
+    # Where rustup and cargo are; everything else is new.
+    own = pathlib.Path.home()
+    environment = {
+        **clean_environment(home, os.environ["PATH"]),
+        "CARGO_HOME": os.environ.get("CARGO_HOME", str(own / ".cargo")),
+        "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(own / ".rustup")),
+        "CARGO_INSTALL_ROOT": str(scratch / "installed"),
+    }
+    readme = (clone / "README.md").read_text(encoding="utf-8")
+    for command in ("cargo run --release -- demo", "cargo install --locked --path crates/annals-cli"):
+        require(f"\n{command}\n" in readme, f"the README does not say {command}")
+        begin = time.monotonic()
+        run("bash", "-c", command, cwd=clone, env=environment)
+        print(f"    {command}: {time.monotonic() - begin:.0f} s", flush=True)
+    annals = scratch / "installed/bin/annals"
+    begin = time.monotonic()
+    pages = [clone / "README.md", *sorted(clone.glob("docs/tutorials/*.md"))]
+    run(sys.executable, "-B", clone / "tools/docs/run_examples.py", "--annals", annals, *pages, cwd=clone, env=environment)
+    print(f"    the tutorials: {time.monotonic() - begin:.0f} s")
 
 
 def test_crates(arguments, _scratch):
