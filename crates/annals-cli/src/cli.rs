@@ -80,6 +80,7 @@ const MORE: &[&str] = &[
     "serve",
     "demo",
     "doctor",
+    "schema",
     "completions",
     "help",
 ];
