@@ -5,6 +5,7 @@ use std::path::Path;
 
 /// The modules of each layer, the lowest first. A module uses only those of the layers below its own.
 const LAYERS: &[&[&str]] = &[
+    &["sort"],
     &["cost", "time_input"],
     &["error"],
     &["read_failures", "undo"],
