@@ -121,17 +121,29 @@ pub(crate) fn stat(path: &Path, framing: Framing) -> io::Result<FileId> {
     }
     let metadata = path.symlink_metadata()?;
     match metadata.is_file() {
-        true => Ok(identity(path, framing, FileId::from(&metadata))),
+        // Opening the set reports a part that cannot be examined.
+        true => Ok(identity(
+            path,
+            framing,
+            FileId::from(&metadata),
+            &mut |_| {},
+        )),
         false => Err(io::ErrorKind::NotFound.into()),
     }
 }
 
-/// Returns the identity of a file, from that of its metadata.
-pub(crate) fn identity(path: &Path, framing: Framing, id: FileId) -> FileId {
+/// Returns the identity of a file, from that of its metadata. Passes other files of its set that cannot
+/// be examined to `fail`.
+pub(crate) fn identity(
+    path: &Path,
+    framing: Framing,
+    id: FileId,
+    fail: &mut dyn FnMut(io::Error),
+) -> FileId {
     match framing {
         Framing::Lines | Framing::Document(_) | Framing::LinesOrDocument(_) => id,
         Framing::Rows(_) => rows::with_wal(path, id),
-        Framing::Files(format) => file_set::with_parts(path, format, id),
+        Framing::Files(format) => file_set::with_parts(path, format, id, fail),
     }
 }
 
@@ -143,7 +155,8 @@ pub(super) fn own_identity(file: &RootFile) -> FileId {
     };
     let own = file.path.symlink_metadata().ok();
     let own = own.map(|metadata| FileId::from(&metadata));
-    let is_same = |own: &FileId| file_set::with_parts(&file.path, format, *own) == file.id;
+    let is_same =
+        |own: &FileId| file_set::with_parts(&file.path, format, *own, &mut |_| {}) == file.id;
     own.filter(is_same).unwrap_or(file.id)
 }
 
@@ -185,7 +198,7 @@ impl SharedSource {
             Framing::LinesOrDocument(format) => open_either(OpenLog::open(path)?, format),
             Framing::Files(format) => {
                 let main = OpenLog::open(path)?;
-                let id = file_set::with_parts(path, format, main.id()?);
+                let id = file_set::with_parts(path, format, main.id()?, &mut |_| {});
                 let lines = file_set::derive(path, main, format)?;
                 Ok(OpenLog::Derived(Arc::new(DerivedLines { id, lines })))
             }

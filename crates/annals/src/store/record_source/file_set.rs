@@ -17,10 +17,19 @@ use super::{MAX_DOCUMENT, too_large};
 /// Maximum number of steps from the main file to a part.
 const MAX_STEPS: usize = 4;
 
-/// Adds the states of the parts to the identity of the main file.
-pub(super) fn with_parts(main: &Path, format: &FileSetFormat, id: FileId) -> FileId {
+/// Adds the states of the parts to the identity of the main file. Passes parts that cannot be examined
+/// to `fail`: the length is that of the others.
+pub(super) fn with_parts(
+    main: &Path,
+    format: &FileSetFormat,
+    id: FileId,
+    fail: &mut dyn FnMut(io::Error),
+) -> FileId {
     let mut is_refused = false;
-    let parts = parts_on_disk(main, format, &mut |_| is_refused = true);
+    let parts = parts_on_disk(main, format, &mut |error| {
+        is_refused = true;
+        fail(error);
+    });
     let id = parts.iter().fold(id, |id, (_, part)| with_part(id, *part));
     // The identity of no set that could be read, so that it is opened, which reports the part.
     match is_refused {
@@ -210,7 +219,8 @@ mod tests {
     };
 
     fn identity(main: &Path) -> FileId {
-        with_parts(main, &FORMAT, FileId::from(&main.metadata().unwrap()))
+        let id = FileId::from(&main.metadata().unwrap());
+        with_parts(main, &FORMAT, id, &mut |_| {})
     }
 
     fn lines(main: &Path) -> String {
@@ -257,6 +267,13 @@ mod tests {
             let error = derive(&main, OpenLog::open(&main).unwrap(), &FORMAT).unwrap_err();
             let expected = format!("{}: {why}", path(place).display());
             assert_eq!(error.to_string(), expected);
+            // A list takes only the identity, whose length lacks the part.
+            let mut failed = Vec::new();
+            let id = FileId::from(&main.metadata().unwrap());
+            with_parts(&main, &FORMAT, id, &mut |error| {
+                failed.push(error.to_string())
+            });
+            assert_eq!(failed, [expected]);
         };
         let links = "symbolic links are not followed";
         symlink(path("elsewhere"), path("a.dir")).unwrap();
