@@ -16,7 +16,7 @@ import disk
 import oracle
 from kill import Plan, Tally, chosen, lost, unreached, unsaid
 from scripts import PLAIN, Script
-from stage import lasting
+from stage import lasting, with_rows
 from table import Row
 
 
@@ -62,7 +62,7 @@ def simulate(script, layout, seed, many, goes_on):
         if run.returncode not in script.ends:
             raise RuntimeError(f"{script.name}, {layout}: {run.stderr.decode()}")
         done = stage.tree()
-        whole = lasting(recorded.crashed(recorded.now, {})[0])
+        whole = lasting(with_rows(recorded.crashed(recorded.now, {})[0]))
         if whole != done:
             odd = [path for path in whole.keys() | done.keys() if whole.get(path) != done.get(path)]
             raise RuntimeError(f"{script.name}, {layout}: the replay differs in {sorted(odd)[:3]}")
@@ -72,7 +72,7 @@ def simulate(script, layout, seed, many, goes_on):
             tally.points += 1
             tally.acks += answered
             where = f"{script.name}, {layout}, power lost after call {moment}"
-            tree = lasting(files)
+            tree = lasting(with_rows(files))
             failures = oracle.lost(stage.before, tree, script)
             if failures and script.unpack:
                 stage.lay(files, directories)

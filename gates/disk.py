@@ -480,7 +480,7 @@ def record(stage, arguments, options=()):
         for folder, _, _ in os.walk(stage.base)
         if PurePosixPath(folder) != PurePosixPath(stage.base)
     }
-    before = stage.everything()
+    before = stage.files()
     disk = Disk(str(stage.base), before, directories)
     run = stage.run(arguments, around=(*RECORD, str(trace), *options))
     try:

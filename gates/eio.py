@@ -12,7 +12,7 @@ import disk
 import oracle
 from kill import Plan, Tally, chosen, lost, matching, underived
 from scripts import FAMILY, PLAIN, PYTHON, Script
-from stage import lasting
+from stage import lasting, with_rows
 from table import Row
 
 SYNCS = ("fsync", "fdatasync", "syncfs", "sync_file_range")
@@ -28,7 +28,7 @@ def fail(plan, point):
         arguments = plan.spell(script.command, "token-fails")
         recorded, run = disk.record(stage, arguments, ("-e", inject))
         tally.points += 1
-        told = b"os error 5" in run.stderr + run.stdout
+        told = any(text in run.stderr + run.stdout for text in (b"os error 5", b"disk I/O error"))
         if run.returncode == 0 or run.returncode in script.ends and not told:
             tally.acks += 1
             if not _survives(plan, recorded, stage.tree()):
@@ -49,7 +49,7 @@ def _survives(plan, recorded, done):
     """Returns whether acknowledged data is safe without the failed sync. The index may be lost and
     a session list may be stale, but a log may not."""
     everything = dict.fromkeys(recorded.pending(recorded.now), 1)
-    tree = lasting(recorded.crashed(recorded.now, everything)[0])
+    tree = lasting(with_rows(recorded.crashed(recorded.now, everything)[0]))
     if plan.script.goal in ("token", "latest"):
         return oracle.count(tree, "token-fails") == plan.copies
     return underived(tree) == underived(done)

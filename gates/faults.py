@@ -60,6 +60,8 @@ CALLS = (
 )
 RELATIVE = {"faccessat", "faccessat2", "newfstatat", "openat", "openat2", "readlinkat", "statx"}
 UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+# Ids of rows of a message, which no one chooses.
+NEW_ROW = re.compile(rb"\bprt_\w+")
 CALL = re.compile(r"^(\d+)\s+(\w+)\((.*)$")
 TRACE = ("strace", "-f", "--seccomp-bpf", "-y", "-qq", "-s", "4096", "-e", "signal=none")
 THREADS = 3
@@ -84,23 +86,23 @@ ROOTS = {
     "orchestrator": ("sub-agent", "notes-and-todos", "across-midnight", "annex"),
     "codex": ("0.166-s03-fork", "made-copied-fork", "made-sub-agent", "made-odd"),
     "pi": ("0.87-s03-tree", "0.87-s11-forkcli", "made-branches", "made-odd"),
+    "gemini": ("made-sub-agent", "made-document-tools", "patches-rewind", "made-damage"),
+    "qwen": ("made-sub-agent", "0.24-s02-tools", "0.24-s06-interrupt"),
+    "copilot": ("1.0-s04-subagent", "1.0-s09-unicode", "made-odd"),
+    "opencode": ("1.18-s03-fork", "1.1-s01-qa"),
+    "droid": ("0.215-s01-qa", "made-odd"),
+    "cline": ("3.0-s01-qa", "made-odd"),
+    "aider": ("made-runs",),
 }
-LAYOUTS = tuple(ROOTS)
-# Layouts that annals reads only. A database holds all sessions of its root.
-ROOTS.update(
-    {
-        "gemini": ("made-sub-agent", "made-document-tools", "patches-rewind", "made-damage"),
-        "opencode": ("1.18-s03-fork", "1.1-s01-qa"),
-        "copilot": ("1.0-s04-subagent", "1.0-s09-unicode", "made-odd"),
-        "qwen": ("made-sub-agent", "0.24-s02-tools", "0.24-s06-interrupt"),
-        "droid": ("0.215-s01-qa", "made-odd"),
-        "cline": ("3.0-s01-qa", "made-odd"),
-        "aider": ("made-runs",),
-    }
-)
-READ_ONLY = tuple(name for name in ROOTS if name not in LAYOUTS)
+# Layouts of which annals writes rows of a database, which holds all sessions of its root.
 DATABASES = ("opencode",)
+# Layouts that annals reads only.
+READ_ONLY = ("droid", "cline", "aider")
 CHORUS = ("chorus",)
+
+
+# Sessions of older versions of Gemini CLI and OpenCode, to which annals does not append.
+OLDER = re.compile(r"/chats/[^/]*\.json$|/storage/")
 
 
 @dataclass(frozen=True)
@@ -127,15 +129,32 @@ class Verb:
     answers: bool = False
     # It runs until it is interrupted, which happens once it is idle.
     endless: bool = False
+    # It is a server, which reports a failed read in its answer and goes on.
+    serves: bool = False
 
     @property
     def name(self):
-        return " ".join(word for word in self.words if word[0] != "<") or "overview"
+        called = re.findall(r'"tools/call", "params": {"name": "(\w+)"', self.words[-1]) if self.serves else []
+        return " ".join([word for word in self.words if word[0] != "<"] + called) or "overview"
 
     def fits(self, layout, situation):
-        if layout in READ_ONLY and (self.changes or {"--pinned", "restore"} & set(self.words)):
+        moves = {"--pinned", "archive", "restore", "delete", "clean", "repair"} & set(self.words)
+        if layout in DATABASES and moves and (self.changes or {"--pinned", "restore"} & moves):
+            return False
+        if layout in READ_ONLY and (self.changes or {"--pinned", "restore"} & moves):
             return False
         return layout in self.layouts and situation in (self.situations or SITUATIONS)
+
+
+def tool(name, **arguments):
+    """Returns the command line that asks the server of `annals mcp` one question."""
+    version = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "gate", "version": "1"}}
+    lines = (
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": version},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": name, "arguments": arguments}},
+    )
+    return Verb(("mcp", "<" + "".join(json.dumps(line) + "\n" for line in lines)), json=False, serves=True)
 
 
 # Lines on standard input. The ids are fixed, so that every run writes the same.
@@ -145,6 +164,8 @@ FOLLOWED = (
     % (FIRST_ID, SECOND_ID)
 )
 FOLLOWED_ELSEWHERE = '<{"session":"{id}","id":"%s","role":"user","content":"first"}\n' % FIRST_ID
+
+TODOS = '<[{"content": "gate", "status": "pending"}]'
 
 VERBS = (
     Verb(()),
@@ -187,6 +208,7 @@ VERBS = (
     Verb(("pin",)),
     Verb(("repair", "--list")),
     Verb(("statusline", "<{}")),
+    Verb(("resume", "{id}", "--print")),
     Verb(("chorus", "workspaces"), CHORUS),
     Verb(("chorus", "agents"), CHORUS),
     Verb(("chorus", "settings"), CHORUS),
@@ -197,6 +219,11 @@ VERBS = (
     Verb(("watch", "{id}", "--last", "3"), endless=True),
     Verb(("watch", "{kept}", "--last", "3"), endless=True),
     Verb(("watch", "--all", "--last", "5", "--cost"), endless=True),
+    tool("sessions"),
+    tool("search", query="the"),
+    tool("outline", session="{id}"),
+    tool("read", id="{kept}"),
+    tool("cost", by="session"),
     Verb(("append", "{id}", "--follow", FOLLOWED), json=False, changes=True, answers=True),
     Verb(("append", "--follow", FOLLOWED_ELSEWHERE), json=False, changes=True, answers=True),
     Verb(("convert", "{id}", "--to", "{other}")),
@@ -205,13 +232,21 @@ VERBS = (
 )
 
 # Layouts whose logs hold one session; only there can a single session be removed.
-PARTED = ("claude-code", "chorus", "clog", "codex", "pi")
+PARTED = ("claude-code", "chorus", "clog", "codex", "pi", "gemini", "qwen", "copilot")
+# Layouts with a place for notes, tags, todos, forks and imported sessions.
+WRITTEN = tuple(name for name in ROOTS if name not in (*READ_ONLY, *DATABASES))
 ARCHIVED = ("archived",)
 PLAIN = ("plain",)
 WRITERS = (
     Verb(("append", "{id}", "-m", "gate"), situations=PLAIN, changes=True, acknowledges=True),
-    Verb(("fork", "{id}", "--title", "gate"), situations=PLAIN, changes=True),
-    Verb(("import", "{base}/work/export.jsonl", "--fresh-ids"), situations=PLAIN, changes=True),
+    Verb(("title", "{id}", "gate"), situations=PLAIN, changes=True, acknowledges=True),
+    Verb(("compact", "{id}", "--summary", "gate"), situations=PLAIN, changes=True, acknowledges=True),
+    Verb(("tag", "{id}", "gate"), WRITTEN, PLAIN, changes=True, acknowledges=True),
+    Verb(("notes", "add", "{id}", "gate"), WRITTEN, PLAIN, changes=True, acknowledges=True),
+    Verb(("todos", "set", "{id}", "-", TODOS), WRITTEN, PLAIN, changes=True, acknowledges=True),
+    Verb(("pin", "{id}"), situations=PLAIN, changes=True),
+    Verb(("fork", "{id}", "--id", SECOND_ID, "--title", "gate"), WRITTEN, PLAIN, changes=True),
+    Verb(("import", "{base}/work/export.jsonl", "--fresh-ids"), WRITTEN, PLAIN, changes=True),
     Verb(("keep",), situations=(*PLAIN, *ARCHIVED), changes=True),
     Verb(("archive", "{id}", "--live", "--apply"), PARTED, PLAIN, changes=True),
     Verb(("restore", "{kept}", "--apply"), situations=ARCHIVED, changes=True),
@@ -294,21 +329,21 @@ class Scene:
         self.base = str(self.stage.base)
         listed = self.stage.run(["--json", "--no-index", "sessions"])
         sessions = json.loads(listed.stdout)["sessions"]
-        # The sessions with the most data first.
-        sessions.sort(key=lambda it: (-it["agents"], -it["bytes"], it["id"], it["file"]))
+        # The sessions to which annals appends first, and of these the ones with the most data.
+        sessions.sort(key=lambda it: (bool(OLDER.search(it["file"])), -it["agents"], -it["bytes"], it["id"], it["file"]))
         unique = [it for it in sessions if [o["id"] for o in sessions].count(it["id"]) == 1]
         self.id = unique[0]["id"]
         self.kept = unique[-1]["id"]
-        # A session in a shared log cannot be removed, nor one of a layout that annals reads only.
-        is_removable = layout in LAYOUTS and layout != "orchestrator"
+        # A session in a shared log cannot be removed, nor one of a database or of a layout that is only read.
+        is_removable = layout not in (*READ_ONLY, *DATABASES, "orchestrator")
         self.gone = unique[1]["id"] if is_removable else None
         for command in prepare:
             if "{gone}" in command and not self.gone:
                 continue
+            # annals archives copies of layouts that it only reads, and none of databases.
+            if command[0] == "archive" and layout in DATABASES:
+                continue
             if command[0] == "archive" and layout in READ_ONLY:
-                # annals archives copies of these, and none of databases.
-                if layout in DATABASES:
-                    continue
                 command = tuple(dict.fromkeys((*command[:-1], "--keep-source", "--apply")))
             run = self.stage.run(self.spell(command))
             if run.returncode not in (0, 1):
@@ -322,7 +357,8 @@ class Scene:
         if (self.stage.base / "state").exists():
             shutil.copytree(self.stage.base / "state", self.aside)
         # Ids that existed before; each run generates others.
-        self.ids = set(UUID.findall(b"\n".join(path.encode() + b for path, b in self.stage.everything().items())))
+        everything = b"\n".join(path.encode() + b for path, b in self.stage.everything().items())
+        self.ids = {*UUID.findall(everything), *NEW_ROW.findall(everything)}
         self.before = self.unpacked()
 
     def __enter__(self):
@@ -364,9 +400,9 @@ class Scene:
         found[b"archive"] = self.masked(json.dumps(document, sort_keys=True).encode())
         return found
 
-    def masked(self, text):
+    def masked(self, text, pattern=UUID):
         text = text.replace(self.base.encode(), b"{base}")
-        return UUID.sub(lambda it: it.group() if it.group() in self.ids else b"{id}", text)
+        return pattern.sub(lambda it: it.group() if it.group() in self.ids else b"{id}", text)
 
     def unpacked(self):
         """Returns every file, including those restored from the archive."""
@@ -401,7 +437,7 @@ class Scene:
         files = {}
         if tops:
             files = {
-                path: INODE.sub(b"", content.replace(base, b"{base}"))
+                path: INODE.sub(b"", self.masked(content, NEW_ROW))
                 for path, content in self.stage.everything().items()
                 if path.startswith(tops)
             }
@@ -511,13 +547,16 @@ def touched(call, arguments):
     return path, path
 
 
-def judge(undisturbed, answer, point, as_json):
+def judge(undisturbed, answer, point, as_json, serves=False):
     """Returns the error of an answer after a failed read; None if the answer is the undisturbed one
     or if the path was reported."""
     if b"panicked" in answer.err:
         return f"panic: {answer.said()}"
     if undisturbed.same(answer):
         return None
+    if serves and answer.code == 0:
+        named = Answer(0, b"", answer.out).names(point)
+        return None if named else f"silent: {answer.said()}"
     if answer.code != 2:
         return f"silent: exit code {answer.code}: {answer.said()}"
     if point.is_index:
@@ -628,7 +667,7 @@ def attempt(scene, verb, as_json, tally, dice, limit=None):
         if goal:
             wrong = judge_change(scene, verb, as_json, undisturbed, goal, answer, point)
         else:
-            wrong = judge(undisturbed, answer, point, as_json)
+            wrong = judge(undisturbed, answer, point, as_json, verb.serves)
         if not wrong and scene.indexed and not goal:
             # An unreadable file must not be indexed as missing.
             scene.reset_files(verb)
@@ -636,7 +675,7 @@ def attempt(scene, verb, as_json, tally, dice, limit=None):
             if not undisturbed.same(again):
                 wrong = f"remembered: the next run differs: exit code {again.code}"
         tally.points += 1
-        tally.reported += answer.code == 2
+        tally.reported += answer.code == 2 or verb.serves and not undisturbed.same(answer)
         if wrong:
             where = f"{title}, {point.call} {point.number} {error} {point.path}"
             tally.failures.append(f"{where}: {wrong}")

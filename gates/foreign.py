@@ -10,13 +10,18 @@ The protocol itself loses records between two writers that remove the lock file 
 `jsonl/lock_file.rs`). So records of those writers count only if they leave the lock file; records
 of annals always count. The control is a writer that takes no lock, as annals once did. The control
 of what `show` returns is a message whose data in the companion file names another line.
+
+The same for OpenCode's database: annals, a program that inserts rows, and as the control one that
+renames a copy of the database over it (`database_writer.py`).
 """
 
+import contextlib
 import json
 import random
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -28,6 +33,8 @@ import stage
 from table import Row
 
 WRITER = Path(__file__).with_name("orchestrator_writer.py")
+DATABASE_WRITER = Path(__file__).with_name("database_writer.py")
+DATABASE = Path(__file__).parent.parent / "fixtures" / "opencode" / "1.18-s02-tools" / "opencode.db"
 PROJECT = "/work/app"
 # base64url(sha256(PROJECT))[:20]
 FOLDER = "cEZ-_y4KI2SX8Gk5AceC"
@@ -35,6 +42,8 @@ FOLDER = "cEZ-_y4KI2SX8Gk5AceC"
 
 class Log:
     """A log of today to which several programs write."""
+
+    layout, writer = "orchestrator", WRITER
 
     def __init__(self):
         self.base = Path(tempfile.mkdtemp(prefix="annals-gate-"))
@@ -58,7 +67,7 @@ class Log:
             "HOME": str(self.base),
             "PATH": "/usr/bin:/bin",
         }
-        command = [str(stage.PROGRAM), "--no-index", "--root", f"orchestrator:{self.base / 'root'}"]
+        command = [str(stage.PROGRAM), "--no-index", "--root", f"{self.layout}:{self.base / 'root'}"]
         return subprocess.Popen(
             [*command, *arguments],
             env=environment,
@@ -95,6 +104,32 @@ class Log:
         other = [re.sub('"sum":"[0-9a-f]*"', f'"sum":"{"0" * 16}"', line, count=1) for line in lines]
         own = f'"id":"{text}"'
         companion.write_text("".join(new if own in old else old for old, new in zip(lines, other)))
+
+
+class Database(Log):
+    """A database of a session to which several programs write."""
+
+    layout, writer = "opencode", DATABASE_WRITER
+
+    def __init__(self):
+        self.base = Path(tempfile.mkdtemp(prefix="annals-gate-"))
+        (self.base / "root").mkdir()
+        self.path = Path(shutil.copy(DATABASE, self.base / "root"))
+        with contextlib.closing(sqlite3.connect(self.path)) as database:
+            (self.id,) = database.execute("SELECT id FROM session ORDER BY id LIMIT 1").fetchone()
+
+    def records(self):
+        """The rows of all messages; of a damaged database none."""
+        with contextlib.closing(sqlite3.connect(self.path, timeout=30)) as database:
+            try:
+                (fault,) = database.execute("PRAGMA integrity_check(1)").fetchone()
+                rows = database.execute("SELECT data FROM part").fetchall()
+            except sqlite3.Error as error:
+                return str(error)
+        return "\n".join(data for (data,) in rows) if fault == "ok" else fault
+
+    def append(self, text):
+        return self.annals("append", self.id, "--live", "-m", f'"{text}"')
 
 
 def thinking(text):
@@ -143,14 +178,17 @@ class Writers:
         run = 0
         while time.monotonic() < self.until:
             run += 1
-            command = [sys.executable, str(WRITER), kind, str(self.log.path), f"{name}.{run}", "1000000"]
-            process = subprocess.Popen([*command, *self.options], stdout=subprocess.PIPE, text=True)
+            command = [sys.executable, str(self.log.writer), kind, str(self.log.path), f"{name}.{run}", "1000000"]
+            process = subprocess.Popen(
+                [*command, *self.options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
             time.sleep(min(0.2 + self.random.random() * 0.6, max(0, self.until - time.monotonic())))
             process.send_signal(signal.SIGKILL)
             self.kills += 1
             lines = process.communicate()[0].split("\n")
             # The last line may have been truncated by the kill.
-            self.acknowledged[name] += [f'"{line}"' for line in lines[:-1]]
+            quote = '"' * (self.log.layout == "orchestrator")
+            self.acknowledged[name] += [f"{quote}{line}{quote}" for line in lines[:-1]]
 
     def lost(self, counts):
         records = self.log.records()
@@ -181,16 +219,16 @@ class Writers:
         row.failures += [] if caught else ["a misplaced companion entry was not noticed"]
 
 
-def race(what, kinds, seconds, seed, options=(), counts=lambda name: True):
+def race(what, kinds, seconds, seed, options=(), counts=lambda name: True, log=Log):
     begin = time.monotonic()
-    with Log() as log:
+    with log() as log:
         writers = Writers(log, seconds, seed, list(options))
         writers.run(kinds)
         lost = writers.lost(counts)
         acknowledged = sum(map(len, writers.acknowledged.values()))
         row = Row("10", what, "disk", kills=writers.kills, acks=acknowledged, lost=len(lost))
         row.seconds = time.monotonic() - begin
-        if "annals" in kinds:
+        if "annals" in kinds and log.layout == "orchestrator":
             writers.check_companion(row)
         for name, texts in writers.acknowledged.items():
             if not texts:
@@ -216,4 +254,14 @@ def gate(full, seed):
     row.control += f"; {len(lost)} lost, caught" if lost else "; none lost, not caught"
     row.failures += control.failures
     row.failures += [] if lost else ["a writer that takes no lock lost nothing"]
-    return rows
+    return [*rows, databases(seconds, seed)]
+
+
+def databases(seconds, seed):
+    row, lost = race("one database", ["annals", "annals", "annals", "insert"], seconds, seed, log=Database)
+    row.failures += [f"lost {text}" for text in lost]
+    control, lost = race("control", ["insert", "copy"], min(seconds, 4), seed, log=Database)
+    row.control = f"{len(lost)} lost, caught" if lost else "none lost, not caught"
+    row.failures += control.failures
+    row.failures += [] if lost else ["a writer that replaces the database lost nothing"]
+    return row

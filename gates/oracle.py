@@ -1,7 +1,8 @@
 """Finds lost data by comparing two snapshots of a tree, without knowledge of any layout.
 
 The bytes of every earlier file must still be the prefix of some file: at its path, in the undo
-vault or in an archive. A document that an operation replaces must be complete.
+vault or in an archive. A document that an operation replaces must be complete, and a table in which it
+changes rows has no fewer of them.
 """
 
 import json
@@ -20,6 +21,8 @@ def lost(before, after, script):
         if any(fnmatch(path, pattern) for pattern in (*SESSION_LISTS, *script.changes)):
             if now is not None and now != was and not _whole(path, now):
                 missing.append(f"{path} is half a document")
+            elif now is not None and ".db/" in path and now.count(b"\n") < was.count(b"\n"):
+                missing.append(f"rows of {path} are gone")
             elif now is None and not _stands(was, after):
                 missing.append(f"{path} is gone")
         elif now is not None and now.startswith(was):

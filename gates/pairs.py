@@ -137,6 +137,8 @@ class Verb:
 ANNALS = ("{annals}", "--root", "{layout}:{root}")
 
 TODOS = ("*todos*",)
+# A list of one session, which a writer updates, in the trash as well.
+LIST = ("*/workspace.yaml",)
 # The list of workspaces, to which those of new sessions are added.
 CONFIG = ("root/config.json",)
 
@@ -157,8 +159,8 @@ VERBS = (
     Verb("keep", ("keep",), fills="archive", follows="brings", harmless=True),
     Verb("import", ("import", "{base}/work/exported.jsonl"), brings=True, follows="takes", replaces=CONFIG),
     Verb("convert", ("convert", "{root}", "--to", "{other}", "--into", "{base}/out"), harmless=True),
-    Verb("append", ("append", "{id}", "-m", "{token}"), acknowledges=True, harmless=True, follows="brings"),
-    Verb("title", ("title", "{id}", "{token}"), acknowledges=True, harmless=True, follows="brings"),
+    Verb("append", ("append", "{id}", "-m", "{token}"), acknowledges=True, harmless=True, follows="brings", replaces=LIST),
+    Verb("title", ("title", "{id}", "{token}"), acknowledges=True, harmless=True, follows="brings", replaces=LIST),
     Verb("todo", ("todos", "add", "{id}", "{token}"), acknowledges=True, harmless=True, follows="brings", replaces=TODOS),
     Verb("fork", ("fork", "{id}", "--id", NEW_ID), claims=True),
     Verb("import a chosen id", ("import", "{base}/work/chosen.jsonl"), claims=True, replaces=CONFIG),

@@ -52,6 +52,10 @@ TORN = {
 }
 
 
+# Databases, which are neither archived nor removed.
+ROWS = {"opencode": "1.18-s02-tools"}
+
+
 @dataclass(frozen=True)
 class Script:
     """One operation, how its tree is prepared, and what must hold after it has run to its end."""
@@ -169,6 +173,25 @@ SCRIPTS = (
         ("append", "{id}", "<" + '{"role": "user", "content": "{token}"}\n' * 3),
     ),
     Script(
+        "begin in a database",
+        ROWS,
+        ("new", "--cwd", "/home/dev/work", "-m", "{token}"),
+    ),
+    Script("append to a database", ROWS, ("append", "{id}", "-m", "{token}")),
+    Script(
+        "append three at once to a database",
+        ROWS,
+        ("append", "{id}", "<" + '{"role": "user", "content": "{token}"}\n' * 3),
+    ),
+    Script(
+        "title in a database",
+        ROWS,
+        ("title", "{id}", "{token}"),
+        changes=("root/opencode.db/session",),
+        goal="latest",
+    ),
+    Script("compact in a database", ROWS, ("compact", "{id}", "--summary", "{token}")),
+    Script(
         "set a state document",
         {"clog": "every-role-and-channel"},
         ("documents", "set", "operator", '{"gate": "{token}"}'),
@@ -206,7 +229,7 @@ SCRIPTS = (
     ),
     Script(
         "convert to claude-code",
-        {name: PLAIN[name] for name in ("chorus", "clog", "orchestrator")},
+        {**{name: PLAIN[name] for name in PLAIN if name != "claude-code"}, **ROWS},
         ("convert", "{root}", "--to", "claude-code", "--into", "{base}/out"),
         goal="same",
     ),
@@ -221,6 +244,15 @@ SCRIPTS = (
         {"claude-code": FAMILY["claude-code"], "chorus": PLAIN["chorus"]},
         ("convert", "{root}", "--to", "orchestrator", "--into", "{base}/out"),
         goal="same",
+    ),
+    *(
+        Script(
+            f"convert to {layout}",
+            {"claude-code": FAMILY["claude-code"], "chorus": PLAIN["chorus"]},
+            ("convert", "{root}", "--to", layout, "--into", "{base}/out"),
+            goal="same",
+        )
+        for layout in ("codex", "gemini", "pi", "qwen", "copilot")
     ),
     Script(
         "convert without what is archived",

@@ -4,10 +4,12 @@ Time, zone, home and state are fixed, as in the tests of the program, so that th
 depend only on the root and the command.
 """
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -39,6 +41,40 @@ def lasting(tree):
         return not (name.startswith("index-") or lock or TEMPORARY.match(name))
 
     return {path: content for path, content in tree.items() if lasts(path)}
+
+
+def with_rows(tree):
+    """Returns a tree with the tables of each database in its place, because the bytes of a database have
+    no fixed offset. A table has one line per row, in the order in which the rows were added."""
+    found = dict(tree)
+    for path in tree:
+        if path.endswith(".db"):
+            parts = {end: found.pop(path + end, None) for end in ("", "-wal", "-journal", "-shm")}
+            found.update({f"{path}/{table}": rows for table, rows in tables(parts).items()})
+    return found
+
+
+def tables(parts):
+    """Returns the rows of each table of a database as text, after a recovery from its journals. The
+    shared memory beside it does not survive a crash."""
+    with tempfile.TemporaryDirectory(dir=FAST) as aside:
+        path = Path(aside, "copy.db")
+        for end in ("", "-wal", "-journal"):
+            if parts[end] is not None:
+                Path(f"{path}{end}").write_bytes(parts[end])
+        found = {}
+        try:
+            with contextlib.closing(sqlite3.connect(path)) as connection:
+                (fault,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+                if fault != "ok":
+                    return {"damage": fault.encode()}
+                names = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
+                for (name,) in connection.execute(names).fetchall():
+                    rows = connection.execute(f'SELECT * FROM "{name}" ORDER BY rowid')
+                    found[name] = b"".join(repr(row).encode() + b"\n" for row in rows)
+        except sqlite3.Error as error:
+            return {"damage": str(error).encode()}
+        return found
 
 
 TEMPORARY = re.compile(r"\.annals-[0-9a-f]+\.tmp$")
@@ -97,8 +133,9 @@ class Stage:
         self.root = self.base / "root"
         for name in ("home", "work"):
             (self.base / name).mkdir()
-        # Files before the operation, and their path and stat by inode, after the stage is prepared.
-        self.before, self.stats = {}, {}
+        # Files before the operation, with the tables of databases and as they are, and their path and stat
+        # by inode, after the stage is prepared.
+        self.before, self.files_before, self.stats = {}, {}, {}
         shutil.copytree(REPOSITORY / "fixtures" / layout / fixture, self.root)
         # The age of an orchestrator session is that of its file.
         for path in self._paths():
@@ -159,6 +196,10 @@ class Stage:
         return lasting(self.everything())
 
     def everything(self):
+        """Returns every file with its bytes, by path, and the tables of databases."""
+        return with_rows(self.files())
+
+    def files(self):
         """Returns every file with its bytes, by path."""
         found = {}
         for path in self._paths():
@@ -192,10 +233,10 @@ class Stage:
             place = self.base / path
             place.parent.mkdir(parents=True, exist_ok=True)
             was, stat = old.get(path, ("", None))
-            if stat and (aside / was).exists() and content.startswith(self.before[path]):
+            if stat and (aside / was).exists() and content.startswith(self.files_before[path]):
                 (aside / was).rename(place)
             place.write_bytes(content)
-            if stat and content == self.before[path]:
+            if stat and content == self.files_before[path]:
                 place.chmod(stat.st_mode & 0o7777)
                 os.utime(place, ns=(stat.st_mtime_ns, stat.st_mtime_ns))
         shutil.rmtree(aside)
@@ -209,8 +250,8 @@ class Stage:
 
     def note(self):
         """Records the files before the operation."""
-        self.before = self.tree()
-        for path in self.before:
+        self.before, self.files_before = self.tree(), lasting(self.files())
+        for path in self.files_before:
             stat = (self.base / path).stat()
             self.stats[str(stat.st_ino)] = (path, stat)
 

@@ -497,7 +497,7 @@ you need Node with npm, and the npm registry once per client version. It does no
 
 %s
 
-[tools/verify/README.md](../tools/verify/README.md) documents what the clients require of a file. It was found with the same
+[tools/verify/README.md](https://github.com/annals-dev/annals/blob/main/tools/verify/README.md) documents what the clients require of a file. It was found with the same
 tools.
 """ % (command, datetime.date.today().isoformat(), version, " and ".join(clients),
        "all as expected" if not failed else "%d of %d differ" % (failed, len(outcome) * len(clients)), "\n".join(rows))

@@ -74,6 +74,7 @@ const MORE: &[&str] = &[
     "serve",
     "demo",
     "doctor",
+    "schema",
     "completions",
     "help",
 ];

@@ -38,7 +38,6 @@ mod calendar;
 mod context_window;
 mod dimension;
 mod first_seen;
-mod grouping;
 mod ledger;
 mod log_charges;
 pub mod prices;

@@ -1,5 +1,6 @@
 //! Cost reports: sums of responses by day, model or other dimensions.
 
+mod grouping;
 mod sums;
 
 use std::cmp::Reverse;
@@ -10,10 +11,9 @@ use jiff::tz::TimeZone;
 
 use annals_layouts::model::Money;
 
-use super::grouping::Grouping;
 use super::{BillingBlock, Charge, Dimension, Ledger, Tally};
-use sums::Sums;
-pub(super) use sums::{ABSENT, Texts};
+use grouping::Grouping;
+use sums::{ABSENT, Sums, Texts};
 
 /// Returns the cost of a response; `None` if it has no price.
 pub type PriceFn<'a> = &'a dyn Fn(&Charge) -> Option<Money>;

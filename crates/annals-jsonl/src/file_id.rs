@@ -5,13 +5,12 @@
 
 use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::fs::Stat;
 use sha2::{Digest as _, Sha256};
 
-use super::ReadAt;
+use super::{ReadAt, sys};
 use crate::{Error, Result};
 
 const GUARD_LEN: u64 = 4 << 10;
@@ -40,7 +39,7 @@ pub struct FileId {
 /// forever.
 pub fn is_at_path(path: &Path, held: &Metadata) -> Result<bool> {
     match path.symlink_metadata() {
-        Ok(named) => Ok((named.dev(), named.ino()) == (held.dev(), held.ino())),
+        Ok(named) => Ok(sys::identity(&named) == sys::identity(held)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(Error::io("stat", path, error)),
     }
@@ -102,12 +101,15 @@ impl FileId {
 
 impl From<&Metadata> for FileId {
     fn from(metadata: &Metadata) -> Self {
+        let (dev, ino) = sys::identity(metadata);
+        let [mtime_ns, ctime_ns] =
+            sys::change_times(metadata).map(|(seconds, rest)| nanoseconds(seconds, rest));
         Self {
-            dev: metadata.dev(),
-            ino: metadata.ino(),
+            dev,
+            ino,
             len: metadata.len(),
-            mtime_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
-            ctime_ns: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
+            mtime_ns,
+            ctime_ns,
         }
     }
 }

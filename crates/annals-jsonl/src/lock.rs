@@ -7,13 +7,11 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
-
+use super::sys;
 use crate::{Error, Result};
 
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
@@ -24,14 +22,9 @@ const LAST_PAUSE: Duration = Duration::from_millis(5);
 ///
 /// Does not follow a symbolic link and does not block on a pipe.
 pub fn try_lock_path(path: &Path) -> Result<Option<File>> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(flags.bits().cast_signed())
+    let mut open = OpenOptions::new();
+    open.read(true).write(true).create(true).truncate(false);
+    let file = sys::no_follow(sys::owner_only(&mut open))
         .open(path)
         .map_err(|error| open_error(path, error))?;
     match file.try_lock() {

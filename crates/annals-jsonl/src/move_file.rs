@@ -11,17 +11,15 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read as _, Seek as _};
 use std::path::Path;
 
-use rustix::fs::RenameFlags;
-use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
 use super::FileId;
 use super::lock::{Deadline, Lock};
 use super::remove::Removal;
 use super::replace::{
-    LOCK_WAIT, copy_mode_and_owner, ensure_dir, make_temp, open_dir, open_document, parent,
-    sync_parent,
+    LOCK_WAIT, ensure_dir, make_temp, open_dir, open_document, parent, sync_parent,
 };
+use super::sys;
 use super::write_batch::write_error;
 use crate::{Error, Result};
 
@@ -32,26 +30,32 @@ use crate::{Error, Result};
 /// removed.
 pub fn move_file(from: &Path, to: &Path) -> Result<()> {
     ensure_dir(parent(to))?;
-    let cwd = rustix::fs::CWD;
-    match rustix::fs::renameat_with(cwd, from, cwd, to, RenameFlags::NOREPLACE) {
+    match sys::rename_new(from, to) {
         Ok(()) => sync_parent(to).map_err(|e| Error::io("sync", parent(to), e))?,
         // Another file system, one without such a rename, or an earlier attempt to complete.
-        Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::EXIST) => copy_and_remove(from, to)?,
-        Err(error) => return Err(Error::io("move", from, error.into())),
+        Err(error)
+            if sys::is_rename_unsupported(&error)
+                || matches!(
+                    error.kind(),
+                    io::ErrorKind::CrossesDevices | io::ErrorKind::AlreadyExists
+                ) =>
+        {
+            copy_and_remove(from, to)?;
+        }
+        Err(error) => return Err(Error::io("move", from, error)),
     }
     sync_parent(from).map_err(|e| Error::io("sync", parent(from), e))
 }
 
 /// Renames a directory within its parent, durably. Fails if the new name exists.
 pub fn rename_dir(from: &Path, to: &Path) -> Result<()> {
-    let cwd = rustix::fs::CWD;
-    match rustix::fs::renameat_with(cwd, from, cwd, to, RenameFlags::NOREPLACE) {
+    match sys::rename_new(from, to) {
         Ok(()) => {}
         // A plain rename does not replace a directory that is not empty.
-        Err(Errno::INVAL | Errno::NOSYS) => {
+        Err(error) if sys::is_rename_unsupported(&error) => {
             fs::rename(from, to).map_err(|e| Error::io("rename", from, e))?;
         }
-        Err(error) => return Err(Error::io("rename", from, error.into())),
+        Err(error) => return Err(Error::io("rename", from, error)),
     }
     sync_parent(to).map_err(|e| Error::io("sync", parent(to), e))
 }
@@ -110,7 +114,7 @@ pub(crate) fn copy(source: &File, metadata: &fs::Metadata, to: &Path) -> Result<
     let mut source = source;
     source.rewind().map_err(failed)?;
     io::copy(&mut source, temp.as_file_mut()).map_err(failed)?;
-    copy_mode_and_owner(temp.as_file(), metadata).map_err(failed)?;
+    sys::copy_mode_and_owner(temp.as_file(), metadata).map_err(failed)?;
     if let Ok(time) = metadata.modified() {
         let times = fs::FileTimes::new().set_modified(time);
         temp.as_file().set_times(times).map_err(failed)?;

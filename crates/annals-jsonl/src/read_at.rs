@@ -5,10 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
-use rustix::io::Errno;
-
-use super::FileId;
+use super::{FileId, sys};
 
 /// Bytes that can be read at any offset, without a shared position.
 pub trait ReadAt: std::fmt::Debug + Send + Sync {
@@ -63,7 +60,7 @@ impl ReadAt for File {
     }
 
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
-        std::os::unix::fs::FileExt::read_at(self, into, offset)
+        sys::read_at(self, into, offset)
     }
 }
 
@@ -108,18 +105,16 @@ impl OpenLog {
 /// Links are refused: their target may be outside the root. A pipe, device or socket in its place
 /// is refused without blocking.
 pub fn open_to_read(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let mut options = File::options();
-    let options = options.read(true).custom_flags(flags.bits().cast_signed());
-    let file = options
-        .open(path)
-        .map_err(|error| match Errno::from_io_error(&error) {
-            Some(Errno::LOOP) => io::Error::other("it is a symbolic link, which is not followed"),
-            // A socket, or a device that does not exist.
-            Some(Errno::NXIO) => io::Error::other(NOT_REGULAR),
-            _ => error,
-        })?;
+    let opened = sys::no_follow(File::options().read(true)).open(path);
+    let file = opened.map_err(|error| {
+        if sys::is_link_refused(&error) {
+            io::Error::other("it is a symbolic link, which is not followed")
+        } else if sys::is_no_device(&error) {
+            io::Error::other(NOT_REGULAR)
+        } else {
+            error
+        }
+    })?;
     let kind = file.metadata()?.file_type();
     // Reading a directory returns its own error.
     match kind.is_file() || kind.is_dir() {

@@ -22,21 +22,18 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::RenameFlags;
-use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
-use super::FileId;
 use super::file_id::is_at_path;
 use super::lease::is_closed_for_writing;
 use super::open_files;
 use super::presence::exists;
 use super::replace::{Digest, open_document, parent, sync_parent};
+use super::{FileId, sys};
 use crate::removal_name::{REMOVED_PREFIX, REMOVED_SUFFIX, RemovalName, saved_suffix};
 use crate::{Error, Result};
 
@@ -167,9 +164,9 @@ impl Removal {
     /// Renames the file at the path to its name for the removal. A file that has this name already is
     /// the only one with its content: another process is removing it, or was killed.
     fn rename_to_removed(&self) -> Result<()> {
-        let renamed = match renameat_new(&self.path, &self.renamed) {
-            Err(Errno::INVAL | Errno::NOSYS) => self.rename_over_placeholder(),
-            renamed => renamed.map_err(io::Error::from),
+        let renamed = match sys::rename_new(&self.path, &self.renamed) {
+            Err(error) if sys::is_rename_unsupported(&error) => self.rename_over_placeholder(),
+            renamed => renamed,
         };
         renamed.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Error::RemovalPending {
@@ -180,13 +177,13 @@ impl Removal {
         })
     }
 
-    /// Like [`renameat_new`], on a file system without such a rename: creates an empty file with the new
+    /// Like [`sys::rename_new`], on a file system without such a rename: creates an empty file with the new
     /// name, which fails if there is one, and renames over it. Other processes leave that file alone
     /// while it is locked.
     fn rename_over_placeholder(&self) -> io::Result<()> {
         let mut options = File::options();
-        options.write(true).create_new(true).mode(0o600);
-        let placeholder = options.open(&self.renamed)?;
+        options.write(true).create_new(true);
+        let placeholder = sys::owner_only(&mut options).open(&self.renamed)?;
         placeholder.try_lock()?;
         // Before the lock, a process may have taken it for the rest of a removal.
         let metadata = placeholder.metadata()?;
@@ -353,24 +350,18 @@ fn give_back(renamed: &Path, path: &Path) -> Result<Option<PathBuf>> {
 
 /// Renames a file that only annals uses to a name that no other file has.
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_new(from, to) {
-        Err(Errno::INVAL | Errno::NOSYS) => {
+    match sys::rename_new(from, to) {
+        Err(error) if sys::is_rename_unsupported(&error) => {
             fs::hard_link(from, to)?;
             fs::remove_file(from)
         }
-        renamed => renamed.map_err(io::Error::from),
+        renamed => renamed,
     }
 }
 
 fn are_same_file(one: &Path, other: &Path) -> bool {
     let id = |path: &Path| path.symlink_metadata().map(|found| FileId::from(&found));
     matches!((id(one), id(other)), (Ok(one), Ok(other)) if one.same_file(&other))
-}
-
-/// Renames a file to a name that no other file has, where the file system knows such a rename.
-fn renameat_new(from: &Path, to: &Path) -> rustix::io::Result<()> {
-    let cwd = rustix::fs::CWD;
-    rustix::fs::renameat_with(cwd, from, cwd, to, RenameFlags::NOREPLACE)
 }
 
 /// The path that a file has while it is removed.

@@ -8,22 +8,18 @@
 //! that belongs to another program. The directory always exists and annals never unlinks it.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Read as _, Write as _};
-use std::os::unix::fs::{
-    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
-};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 use sha2::Digest as _;
 use tempfile::NamedTempFile;
 
 use super::lock::{Deadline, Lock};
 use super::presence::exists;
+use super::sys;
 use super::write_batch::write_error;
 use crate::{Error, Result};
 
@@ -142,7 +138,7 @@ pub fn ensure_dir(path: &Path) -> Result<()> {
     if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
         ensure_dir(above)?;
     }
-    match DirBuilder::new().mode(0o700).create(path) {
+    match sys::create_dir(path) {
         Ok(()) => {
             sync_parent(path).map_err(|error| {
                 // Otherwise the next process would assume it durable; it remains if another process
@@ -203,15 +199,11 @@ pub(crate) fn open_dir(path: &Path) -> Result<File> {
 }
 
 pub(crate) fn open_document(path: &Path) -> Result<Option<(File, Metadata)>> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path);
+    let opened = sys::no_follow(OpenOptions::new().read(true)).open(path);
     let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+        Err(error) if sys::is_link_refused(&error) => {
             return Err(Error::ThroughLink {
                 path: path.to_owned(),
                 why: "is a symbolic link; annals replaces only regular files".to_owned(),
@@ -241,7 +233,7 @@ fn write_temp(path: &Path, bytes: &[u8], old: Option<&Metadata>) -> Result<Named
     let mut temp = make_temp(path).map_err(failed)?;
     temp.write_all(bytes).map_err(failed)?;
     if let Some(old) = old {
-        copy_mode_and_owner(temp.as_file(), old).map_err(failed)?;
+        sys::copy_mode_and_owner(temp.as_file(), old).map_err(failed)?;
     }
     temp.as_file().sync_all().map_err(failed)?;
     Ok(temp)
@@ -257,7 +249,7 @@ pub(crate) fn make_temp(path: &Path) -> io::Result<NamedTempFile> {
         tempfile::Builder::new()
             .prefix(&name)
             .rand_bytes(0)
-            .permissions(Permissions::from_mode(0o600))
+            .permissions(sys::owner_only_permissions())
             .tempfile_in(parent(path))
     };
     make().or_else(|error| {
@@ -267,13 +259,6 @@ pub(crate) fn make_temp(path: &Path) -> io::Result<NamedTempFile> {
         fs::remove_file(parent(path).join(&name))?;
         make()
     })
-}
-
-/// Copies the mode of the old file, and its owner if permitted.
-pub(crate) fn copy_mode_and_owner(file: &File, old: &Metadata) -> io::Result<()> {
-    // Only root may change the owner; for others the owner is the writing user.
-    let _ = fchown(file, Some(old.uid()), Some(old.gid()));
-    file.set_permissions(Permissions::from_mode(old.mode() & 0o777))
 }
 
 /// Whether a name is that of a temporary file of a document. A killed writer leaves it, and the

@@ -6,16 +6,16 @@
 //! other program has it open for writing (see [`Removal::replace`]). It keeps the owner and, unless
 //! another is given, the mode.
 
-use std::fs::{File, FileTimes, Permissions};
+use std::fs::{File, FileTimes};
 use std::io::{BufWriter, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::SystemTime;
 
 use super::FileId;
 use super::lock::{Deadline, Lock};
 use super::remove::Removal;
-use super::replace::{LOCK_WAIT, copy_mode_and_owner, make_temp, open_dir, open_document, parent};
+use super::replace::{LOCK_WAIT, make_temp, open_dir, open_document, parent};
+use super::sys;
 use super::write_batch::write_error;
 use crate::{Error, Result};
 
@@ -46,10 +46,9 @@ pub fn rewrite<E: From<Error>>(
     })?;
     buffer.flush().map_err(failed)?;
     drop(buffer);
-    copy_mode_and_owner(temp.as_file(), &metadata).map_err(failed)?;
+    sys::copy_mode_and_owner(temp.as_file(), &metadata).map_err(failed)?;
     if let Some(mode) = mode {
-        let mode = Permissions::from_mode(mode & 0o777);
-        temp.as_file().set_permissions(mode).map_err(failed)?;
+        sys::set_mode(temp.as_file(), mode).map_err(failed)?;
     }
     if let Some(modified) = modified {
         let times = FileTimes::new().set_modified(modified);

@@ -22,6 +22,20 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Adds what could not be read, so that an incomplete answer does not look complete.
+    pub(crate) fn with_problems(mut self, problems: &[String]) -> Self {
+        if let Some(members) = self
+            .structured
+            .as_object_mut()
+            .filter(|_| !problems.is_empty())
+        {
+            members.insert("problems".to_owned(), problems.into());
+            self.text.push_str("\nnot read: ");
+            self.text.push_str(&problems.join("; "));
+        }
+        self
+    }
+
     /// Returns the number of bytes of the rows, as JSON, and the text.
     pub fn bytes(&self) -> usize {
         self.structured.to_string().len() + self.text.len()

@@ -1,5 +1,6 @@
 //! The server: a service, and what its answers leave out.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -13,6 +14,10 @@ use crate::answer::cut;
 
 /// Sessions of the caller's project that were written to within this time are at work.
 const LIVE: SignedDuration = SignedDuration::from_mins(10);
+
+/// Most problems of an answer, and most bytes of each: they come on top of the budget.
+const MAX_PROBLEMS: usize = 3;
+const MAX_PROBLEM: usize = 400;
 
 /// Options of a server.
 #[derive(Clone, Debug)]
@@ -33,8 +38,42 @@ pub struct Server {
     pub(crate) service: Service,
     pub(crate) options: Options,
     redactor: Mutex<Redactor>,
+    failures: Failures,
     /// Whether text is being indexed.
     is_indexing: AtomicBool,
+}
+
+/// The last failed reads of all calls.
+#[derive(Debug, Default)]
+struct Failures(Mutex<LastFailures>);
+
+#[derive(Debug, Default)]
+struct LastFailures {
+    /// Number of failures before those in the list.
+    dropped: usize,
+    texts: VecDeque<String>,
+}
+
+impl Failures {
+    /// Maximum number in the list.
+    const LIMIT: usize = 1_000;
+
+    /// Returns the number of failures so far.
+    fn len(&self) -> usize {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.dropped + last.texts.len()
+    }
+
+    /// Adds failures, and returns all but the first `before`.
+    fn add(&self, new: &[annals::Error], before: usize) -> Vec<String> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.texts.extend(new.iter().map(ToString::to_string));
+        let excess = last.texts.len().saturating_sub(Self::LIMIT);
+        last.texts.drain(..excess);
+        last.dropped += excess;
+        let skipped = before.saturating_sub(last.dropped);
+        last.texts.iter().skip(skipped).cloned().collect()
+    }
 }
 
 impl Server {
@@ -44,8 +83,26 @@ impl Server {
             service: service.confined_to_roots(),
             options,
             redactor: Mutex::new(Redactor::new()?),
+            failures: Failures::default(),
             is_indexing: AtomicBool::new(false),
         })
+    }
+
+    /// Returns what could not be read since a call began, with this number of failures before. Calls run
+    /// at the same time, and none takes the failures of another.
+    pub(crate) fn problems_since(&self, before: usize) -> Vec<String> {
+        let new = self.service.store().failures().take();
+        let failures = self.failures.add(&new, before);
+        let shown = failures.iter().take(MAX_PROBLEMS);
+        let shown = shown.map(|text| self.line(text, MAX_PROBLEM));
+        let more = failures.len().saturating_sub(MAX_PROBLEMS);
+        let more = (more > 0).then(|| format!("and {more} more; `annals check` lists them"));
+        shown.chain(more).collect()
+    }
+
+    /// Returns the number of failed reads so far.
+    pub(crate) fn failure_count(&self) -> usize {
+        self.failures.len()
     }
 
     /// Indexes what was written since, so that the next search reads less. Returns at once if

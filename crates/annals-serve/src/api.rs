@@ -43,12 +43,26 @@ async fn answer<T: Serialize>(
 ) -> Result<Response, Problem> {
     let text = blocking(&app, move |app, stop| {
         let value = ask(app, &|| stop.load(Ordering::Relaxed))?;
-        let json = serde_json::to_string(&value);
+        let json = with_problems(app, &value);
         let json = json.map_err(|error| Problem::bad_value(error.to_string()))?;
         Ok(app.masked_json(json))
     });
     let kind = [(header::CONTENT_TYPE, "application/json")];
     Ok((kind, text.await?).into_response())
+}
+
+/// Returns a value as JSON. An object gets what could not be read as `problems`, as the commands print it.
+fn with_problems(app: &App, value: &impl Serialize) -> serde_json::Result<String> {
+    let failures = app.failures();
+    if failures.is_empty() {
+        return serde_json::to_string(value);
+    }
+    let mut value = serde_json::to_value(value)?;
+    if let Some(members) = value.as_object_mut() {
+        let problems = failures.iter().map(|error| json!({ "error": error }));
+        members.insert("problems".to_owned(), problems.collect());
+    }
+    serde_json::to_string(&value)
 }
 
 async fn index(State(app): State<Arc<App>>) -> Result<Response, Problem> {
@@ -61,7 +75,6 @@ async fn index(State(app): State<Arc<App>>) -> Result<Response, Problem> {
             "annals": env!("CARGO_PKG_VERSION"),
             "roots": roots.map(root).collect::<Vec<_>>(),
             "write": app.options.write,
-            "failures": app.failures(),
         }))
     })
     .await

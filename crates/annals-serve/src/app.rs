@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use annals::export::Redactor;
 use annals::model::SessionId;
@@ -19,8 +20,11 @@ use crate::text::percent_encode;
 /// Number of sessions that are held open.
 const HELD: usize = 8;
 
-/// Maximum number of failures that the overview shows.
-const MAX_FAILURES: usize = 100;
+/// Maximum number of failures that an answer shows.
+const MAX_FAILURES: usize = 20;
+
+/// How long answers show a failure: one that recurs is shown on, and others may share what was read.
+const FAILURE_AGE: Duration = Duration::from_secs(600);
 
 /// Options of the server.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +46,8 @@ pub(crate) struct App {
     /// Number of open event streams.
     pub(crate) streams: AtomicUsize,
     held: Mutex<Vec<(SessionPlace, HeldSession)>>,
-    failures: Mutex<Vec<String>>,
+    /// What could not be read, and when.
+    failures: Mutex<Vec<(Instant, String)>>,
 }
 
 /// A session that several requests may use.
@@ -253,15 +258,21 @@ impl App {
         Ok(open)
     }
 
-    /// Returns what could not be read so far.
+    /// Returns what could not be read, the newest failures first. Ask after everything that an answer
+    /// reads.
     pub(crate) fn failures(&self) -> Vec<String> {
         let store = self.service.store().failures();
         let new = store.take().into_iter().map(|error| error.to_string());
-        let new = new.chain(store.take_notices());
+        let new: Vec<String> = new.chain(store.take_notices()).collect();
+        let now = Instant::now();
         let mut known = lock(&self.failures);
-        known.extend(new.map(|text| self.line(&text)));
-        known.truncate(MAX_FAILURES);
-        known.clone()
+        known.retain(|(time, text)| now.duration_since(*time) < FAILURE_AGE && !new.contains(text));
+        known.splice(0..0, new.into_iter().map(|text| (now, text)));
+        let more = known.len().saturating_sub(MAX_FAILURES);
+        let shown = known.iter().take(MAX_FAILURES);
+        let shown = shown.map(|(_, text)| self.line(text));
+        let more = (more > 0).then(|| format!("{more} more; `annals check` lists them"));
+        shown.chain(more).collect()
     }
 }
 

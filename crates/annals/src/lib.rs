@@ -199,3 +199,8 @@ pub use error::{Error, ErrorKind, IndexProblem, Result};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// Compiles and runs the examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tutorials/rust.md")]
+struct Guide;

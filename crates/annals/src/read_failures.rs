@@ -25,7 +25,7 @@ pub struct ReadFailures(Arc<Mutex<Collected>>);
 struct Collected {
     /// Failures not taken yet.
     waiting: Vec<Error>,
-    /// Texts of all distinct failures collected so far.
+    /// Texts of the failures that wait.
     seen: HashSet<String>,
     /// Number of reports, including repeated ones.
     reports: u64,
@@ -34,7 +34,7 @@ struct Collected {
 }
 
 impl ReadFailures {
-    /// Maximum number of distinct failures: a broken disk may produce one for each of millions of
+    /// Maximum number of distinct failures that wait: a broken disk may produce one for each of millions of
     /// paths.
     pub(crate) const LIMIT: usize = 10_000;
 
@@ -106,9 +106,11 @@ impl ReadFailures {
         collected.waiting.iter().for_each(visit);
     }
 
-    /// Takes the failures collected since the last call, in report order.
+    /// Takes the failures collected since the last call, in report order. A failure that recurs later is
+    /// collected again, because a later answer is incomplete too.
     pub fn take(&self) -> Vec<Error> {
         let mut collected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        collected.seen.clear();
         std::mem::take(&mut collected.waiting)
     }
 
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_is_taken_once_and_counted_each_time() {
+    fn failure_is_taken_once_for_each_answer_and_counted_each_time() {
         let failures = ReadFailures::default();
         let shared = failures.clone();
         shared.report(denied("/a"));
@@ -157,8 +159,9 @@ mod tests {
         let taken: Vec<String> = failures.take().iter().map(Error::to_string).collect();
         assert_eq!(taken.len(), 2);
         assert!(taken[0].contains("/a") && taken[1].contains("/b"));
-        shared.report(denied("/a"));
         assert!(failures.take().is_empty());
+        shared.report(denied("/a"));
+        assert_eq!(failures.take().len(), 1);
         assert_eq!(failures.report_count(), 4);
     }
 

@@ -61,7 +61,7 @@ another \"session\" and a sub-agent (\"agent\": \"a753668\", created if it does 
 exist). \"new\": {\"id\", \"cwd\", \"title\", \"agent\", …} creates a session, or uses \
 the existing one with that id; the line is refused if the two differ. \
 \"raw\": {…} replaces the message and is a record as with --raw. The exit code is 2 \
-if a line was refused, or a file could not be read or written.
+if a line was refused, or its session could not be read or written.
 
 Examples:
   annals append 8c549c46 -m 'And on Windows?'

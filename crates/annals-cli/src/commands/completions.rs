@@ -1,8 +1,9 @@
 //! `annals completions`
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use clap_complete::Shell;
+use clap_complete_nushell::Nushell;
 
 use super::Outcome;
 use crate::context::Context;
@@ -15,10 +16,22 @@ In bash, zsh and fish, ids of sessions, projects and models are completed too, f
 Examples:
   annals completions bash > ~/.local/share/bash-completion/completions/annals
   annals completions zsh > ~/.zfunc/_annals
-  annals completions fish > ~/.config/fish/completions/annals.fish")]
+  annals completions fish > ~/.config/fish/completions/annals.fish
+  annals completions nushell > ~/.config/nushell/autoload/annals.nu")]
 pub(crate) struct CompletionsArgs {
     /// The shell
-    shell: Shell,
+    shell: ShellArg,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ShellArg {
+    Bash,
+    Elvish,
+    Fish,
+    Nushell,
+    #[value(name = "powershell")]
+    PowerShell,
+    Zsh,
 }
 
 /// `printf %q` quotes names that come from logs: a completed word is never run.
@@ -69,11 +82,16 @@ pub(crate) fn run(
     context: &mut Context,
 ) -> Result<Outcome> {
     let mut script = Vec::new();
+    let command = &mut build();
     match args.shell {
-        Shell::Bash => script.extend_from_slice(BASH.as_bytes()),
-        Shell::Zsh => script.extend_from_slice(ZSH.as_bytes()),
-        Shell::Fish => script.extend_from_slice(FISH.as_bytes()),
-        shell => clap_complete::generate(shell, &mut build(), "annals", &mut script),
+        ShellArg::Bash => script.extend_from_slice(BASH.as_bytes()),
+        ShellArg::Zsh => script.extend_from_slice(ZSH.as_bytes()),
+        ShellArg::Fish => script.extend_from_slice(FISH.as_bytes()),
+        ShellArg::Elvish => clap_complete::generate(Shell::Elvish, command, "annals", &mut script),
+        ShellArg::PowerShell => {
+            clap_complete::generate(Shell::PowerShell, command, "annals", &mut script);
+        }
+        ShellArg::Nushell => clap_complete::generate(Nushell, command, "annals", &mut script),
     }
     context.out.raw(&script)?;
     Ok(Outcome::Ok)

@@ -9,6 +9,7 @@ use annals::model::SessionId;
 use annals::store::{ConversationInfo, FolderHints, Session, SessionFiles, SessionInfo};
 use anyhow::Result;
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::filter::SessionFilter;
@@ -41,8 +42,8 @@ pub(crate) struct ConversationsArgs {
     branched: bool,
 }
 
-#[derive(Serialize)]
-struct ConversationsJson<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ConversationsJson<'a> {
     conversations: Vec<ConversationJson<'a>>,
     /// Number of conversations before `-n` and `--offset`.
     total: usize,

@@ -9,6 +9,7 @@ use annals::store::{NewSavedVersion, RootFile, SavedFile, SavedVersion, Session,
 use anyhow::{Result, bail};
 use clap::Args;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::page::Page;
@@ -81,8 +82,8 @@ struct SavedJson<'a> {
     stored: Option<&'a Path>,
 }
 
-#[derive(Serialize)]
-struct FilesJson<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct FilesJson<'a> {
     session: &'a str,
     files: Vec<SavedFileJson<'a>>,
     /// Number of files before `-n` and `--offset`.

@@ -29,6 +29,7 @@ mod import;
 mod index;
 mod input;
 mod keep;
+mod man;
 #[cfg(feature = "mcp")]
 mod mcp;
 
@@ -47,6 +48,7 @@ mod projects;
 mod repair;
 mod restore;
 mod resume;
+mod schema;
 mod search;
 #[cfg(feature = "serve")]
 mod serve;
@@ -177,11 +179,16 @@ pub(crate) enum Command {
     Demo(demo::DemoArgs),
     /// Show what annals sees on this machine, for a bug report
     Doctor(doctor::DoctorArgs),
+    /// Print the JSON Schema of what a command prints with --json
+    Schema(schema::SchemaArgs),
     /// Print a shell completion script
     Completions(completions::CompletionsArgs),
     /// Print the completions of a command line, for the scripts
     #[command(name = "__complete", hide = true)]
     Complete(complete::CompleteArgs),
+    /// Write the manual pages of all commands, for packages
+    #[command(hide = true)]
+    Man(man::ManArgs),
     /// Print the version
     #[command(hide = true)]
     Version,
@@ -240,8 +247,10 @@ pub(crate) fn run(
         Some(Command::Serve(args)) => serve::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
         Some(Command::Doctor(args)) => doctor::run(&args, context),
+        Some(Command::Schema(args)) => schema::run(&args, context),
         Some(Command::Completions(args)) => completions::run(&args, build, context),
         Some(Command::Complete(args)) => complete::run(&args, build, context),
+        Some(Command::Man(args)) => man::run(&args, build),
         Some(Command::Version) => print_version(context),
     }
 }

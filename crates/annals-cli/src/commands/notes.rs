@@ -5,6 +5,7 @@ use annals::store::{Inventory, Session, SessionFiles};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::fit::fit_title;
@@ -52,14 +53,14 @@ enum Action {
     Add(note::NoteArgs),
 }
 
-#[derive(Serialize)]
-struct NotesJson<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct NotesJson<'a> {
     notes: Vec<NoteJson<'a>>,
     /// Number of notes before `-n` and `--offset`.
     total: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct NoteJson<'a> {
     session: &'a str,
     id: Option<&'a str>,

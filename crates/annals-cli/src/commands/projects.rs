@@ -5,6 +5,7 @@ use annals::store::ProjectInfo;
 use annals::view::{ProjectCosts, ProjectJson};
 use anyhow::Result;
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Outcome;
@@ -30,8 +31,8 @@ pub(crate) struct ProjectsArgs {
     filter: SessionFilter,
 }
 
-#[derive(Serialize)]
-struct ProjectsJson<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ProjectsJson<'a> {
     projects: Vec<ProjectJson<'a>>,
     /// Number of projects before `-n` and `--offset`.
     total: usize,

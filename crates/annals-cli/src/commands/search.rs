@@ -1,7 +1,7 @@
 //! `annals search`
 
 mod hint;
-mod json;
+pub(super) mod json;
 mod list;
 
 use std::collections::{HashMap, HashSet};

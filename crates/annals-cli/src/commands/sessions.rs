@@ -7,6 +7,7 @@ use annals::store::{Inventory, SessionInfo, SessionState};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Outcome;
@@ -91,8 +92,8 @@ impl StateArg {
     }
 }
 
-#[derive(Serialize)]
-struct SessionsJson<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SessionsJson<'a> {
     sessions: Vec<SessionJson<'a>>,
     /// Number of sessions before `-n` and `--offset`.
     total: usize,

@@ -1,7 +1,7 @@
 //! `annals show`
 
 mod entry_text;
-mod json;
+pub(super) mod json;
 mod paging;
 mod target;
 

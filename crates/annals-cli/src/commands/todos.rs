@@ -5,6 +5,7 @@ use annals::store::{Inventory, Session, SessionFiles};
 use anyhow::{Result, bail};
 use clap::Args;
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::fit::fit_title;
@@ -51,14 +52,14 @@ pub(crate) struct ListArgs {
 }
 
 /// Todos as JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct TodosJson<'a> {
     todos: Vec<TodoJson<'a>>,
     /// Number of todos before `-n` and `--offset`.
     total: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct TodoJson<'a> {
     session: &'a str,
     agent: &'a str,

@@ -8,6 +8,7 @@ use annals::store::{Agent, ConversationInfo, FolderHints, Session};
 use annals::tree::Segment;
 use anyhow::Result;
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::fit::{fit_line, fit_title};
@@ -38,8 +39,8 @@ pub(crate) struct TreeArgs {
     pub(crate) session: Option<String>,
 }
 
-#[derive(Serialize)]
-struct TreeJson<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct TreeJson<'a> {
     session: SessionJson<'a>,
     conversations: Vec<ConversationJson<'a>>,
     #[serde(rename = "limbs")]
@@ -47,14 +48,14 @@ struct TreeJson<'a> {
     agents: Vec<AgentJson>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct SegmentJson {
     parent: Option<usize>,
     entries: Vec<String>,
     conversation: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct AgentJson {
     id: Option<String>,
     kind: Option<String>,

@@ -1,7 +1,7 @@
 //! `annals watch`
 
 mod entry_text;
-mod stream;
+pub(super) mod stream;
 mod totals;
 
 use std::collections::{HashMap, HashSet};

@@ -294,9 +294,33 @@ fn scripts_call_the_program() {
         ("zsh", "annals __complete -- "),
         ("fish", "annals __complete -- "),
         ("elvish", "sessions"),
+        ("nushell", "export extern \"annals sessions\""),
         ("powershell", "sessions"),
     ] {
         let script = stage.bare(&["completions", shell]).fine();
         assert!(script.out.contains(part), "{shell}: {script}");
     }
+}
+
+#[test]
+fn every_listed_command_has_a_manual_page() {
+    let stage = Stage::empty();
+    let dir = stage.work().join("man");
+    std::fs::create_dir(&dir).unwrap();
+    stage.bare(&["man", dir.to_str().unwrap()]).fine();
+    let help = stage.bare(&["--help"]).fine().out;
+    let listed = help.lines().skip_while(|line| *line != "Look:");
+    let listed = listed.take_while(|line| *line != "Global options:");
+    let verbs = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let mut count = 0;
+    for verb in verbs.filter(|verb| *verb != "help") {
+        let page = std::fs::read_to_string(dir.join(format!("annals-{verb}.1")));
+        let page = page.unwrap_or_else(|error| panic!("{verb}: {error}"));
+        assert!(page.contains(".SH SYNOPSIS"), "{verb}: {page}");
+        count += 1;
+    }
+    assert!(count > 30, "{count}");
+    let missing = stage.bare(&["man", "/no/such/directory"]);
+    assert_eq!(missing.code, 2, "{missing}");
+    assert!(missing.err.contains("/no/such/directory"), "{missing}");
 }

@@ -372,7 +372,7 @@ fn secrets_beside_conversations_appear_nowhere() {
 #[test]
 fn every_verb_that_writes_is_refused() {
     for (layout, fixture, session) in [
-        ("opencode", "1.1-s01-qa", "latest"),
+        ("opencode", "1.1-s01-qa", "ses_e1b62bad"),
         ("droid", "0.215-s01-qa", "3598f704"),
         ("cline", "3.0-s01-qa", "1794838340132"),
         ("aider", "0.86-s01-qa", "aider-2026-11-16-14-13-46"),
@@ -532,6 +532,8 @@ fn conversion_to_claude_code_keeps_the_conversation() {
         let list = stage.bare(&["--root", into, "sessions", "--json"]).json();
         assert_eq!(list["sessions"][0]["messages"], messages, "{layout}");
         let back = ["convert", into, "--to", layout, "--into", "back"];
-        assert_eq!(stage.bare(&back).code, 2, "{layout}");
+        let is_written = ["gemini", "qwen"].contains(&layout);
+        let code = if is_written { 0 } else { 2 };
+        assert_eq!(stage.bare(&back).code, code, "{layout}");
     }
 }

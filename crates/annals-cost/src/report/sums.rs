@@ -11,8 +11,8 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use jiff::Timestamp;
 
+use super::grouping::Grouping;
 use super::{CostReport, ModelTally, PriceFn, ReportRow, RowPart, Sort, Unpriced, order, size};
-use crate::grouping::Grouping;
 use crate::{Charge, Dimension, Tally};
 
 /// Numbers texts in order of first appearance.

@@ -42,6 +42,9 @@ pub struct LayoutSpec {
     /// Whether the layout's program reads a conversation by following parent links from its end. Such
     /// a program loses everything before a broken link.
     pub follows_parent_links: bool,
+    /// An older version of the program, still in use, that resumes at the newest entry and reads one
+    /// chain of parallel calls.
+    pub older_client: Option<&'static str>,
     /// Whether the root is one file instead of a directory.
     pub root_is_file: bool,
     /// Whether settings, and files of the root that the layout does not know, may contain keys, so that
@@ -89,6 +92,7 @@ impl LayoutSpec {
             thread_lock: None,
             unlisted_in: None,
             follows_parent_links: false,
+            older_client: None,
             root_is_file: false,
             has_secret_files: false,
             usage_needle: None,

@@ -182,6 +182,7 @@ pub enum ListSubject {
 
 /// The origin of a title.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum TitleSource {
     /// None given: the first prompt serves as the title.
@@ -366,6 +367,7 @@ pub struct FileChange {
 
 /// One saved version of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileBackup {
     /// The file as in the record: absolute, or relative to `base`.
     pub path: String,

@@ -53,6 +53,9 @@ pub struct DocumentFormat {
     pub to_lines: fn(&[u8]) -> Vec<u8>,
     /// Whether each line of the document gives one record, so that it can be appended to.
     pub keeps_lines: bool,
+    /// Returns the session that a document with this first line continues by reference, if the
+    /// format has such references.
+    pub base_session: Option<fn(&str) -> Option<String>>,
 }
 
 /// A log of lines, or a document from which the same lines are derived.
@@ -88,7 +91,7 @@ pub struct FileSetFormat {
 /// A file of a [`FileSetFormat`].
 #[derive(Clone, Copy, Debug)]
 pub struct FilePart<'a> {
-    /// Its path; empty for a file that is stored elsewhere.
+    /// Its path, or the one that it had before it was archived.
     pub path: &'a Path,
     /// Its content.
     pub bytes: &'a [u8],

@@ -113,6 +113,19 @@ impl serde::Serialize for Money {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Money {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Money".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$" })
+    }
+}
+
 impl Add for Money {
     type Output = Money;
     fn add(self, other: Money) -> Money {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A todo.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Todo {
     /// The task.
     pub content: String,
@@ -39,6 +40,7 @@ impl Todo {
 
 /// The status of a todo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {
     /// Not started.

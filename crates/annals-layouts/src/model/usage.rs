@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Tokens of one or more responses.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {

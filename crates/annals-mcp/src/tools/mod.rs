@@ -36,10 +36,20 @@ impl Server {
         arguments: Value,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<Answer, String> {
+        let before = self.failure_count();
         let answer = call(self, tool, arguments, stop);
-        // What could not be read is reported with the answer of `annals check`.
-        self.service.store().failures().take();
-        answer.map_err(|error| cut(&self.clean(&error), MAX_ERROR))
+        let problems = self.problems_since(before);
+        match answer {
+            Ok(answer) => Ok(answer.with_problems(&problems)),
+            Err(error) => {
+                let error = match problems.is_empty() {
+                    true => error,
+                    // It may be why there is no answer.
+                    false => format!("{error}\nnot read: {}", problems.join("; ")),
+                };
+                Err(cut(&self.clean(&error), MAX_ERROR))
+            }
+        }
     }
 }
 

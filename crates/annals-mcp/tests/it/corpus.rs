@@ -1,5 +1,7 @@
 //! A generated history: many sessions, long and odd texts, a secret, an echo.
 
+use std::path::PathBuf;
+
 use annals::layout::NewSession;
 use annals::model::{Block, Draft, SessionId, Todo};
 use annals::service::Service;
@@ -100,6 +102,14 @@ impl Corpus {
             write: false,
             mask: true,
         }
+    }
+
+    /// Returns the path of the log of a generated session.
+    pub(crate) fn log(&self, number: usize) -> PathBuf {
+        let projects = std::fs::read_dir(self.root.path().join("projects")).unwrap();
+        let mut logs =
+            projects.map(|dir| dir.unwrap().path().join(format!("{}.jsonl", id(number))));
+        logs.find(|log| log.is_file()).unwrap()
     }
 
     pub(crate) fn server(&self, options: Options) -> Server {

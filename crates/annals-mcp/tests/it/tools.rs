@@ -37,6 +37,38 @@ fn questions() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// An answer without a file that cannot be read says so, each time, and does so no more afterwards.
+#[test]
+fn answers_name_what_could_not_be_read() {
+    let corpus = Corpus::new();
+    let server = corpus.server(Corpus::options());
+    let log = corpus.log(20);
+    let aside = log.with_extension("aside");
+    fs::rename(&log, &aside).unwrap();
+    // A link in a root is not followed.
+    std::os::unix::fs::symlink(&aside, &log).unwrap();
+    let name = log.file_name().unwrap().to_str().unwrap();
+    for _ in 0..2 {
+        for (tool, question) in questions() {
+            let answer = call(&server, tool, question).unwrap();
+            let problems = answer.structured["problems"].to_string();
+            assert!(problems.contains(name), "{tool}: {problems}");
+            assert!(answer.text.contains(name), "{tool}: {}", answer.text);
+        }
+    }
+    let missing = call(&server, "read", json!({ "id": id(20) })).unwrap_err();
+    assert!(
+        missing.contains("not read") && missing.contains(name),
+        "{missing}"
+    );
+    fs::remove_file(&log).unwrap();
+    fs::rename(&aside, &log).unwrap();
+    for (tool, question) in questions() {
+        let answer = call(&server, tool, question).unwrap();
+        assert!(answer.structured["problems"].is_null(), "{tool}");
+    }
+}
+
 /// No answer is larger than its budget, whatever it shows, and each page is a valid answer.
 #[test]
 fn no_answer_exceeds_its_budget() {

@@ -69,9 +69,12 @@ pub(crate) struct Frame {
     write: bool,
     token: String,
     assets: AssetPaths,
+    /// What could not be read.
+    failures: Vec<String>,
 }
 
 impl Frame {
+    /// Creates the frame of a page, after everything that the page shows was read.
     pub(crate) fn new(app: &App, here: &'static str, title: impl Into<String>) -> Self {
         Frame {
             title: title.into(),
@@ -80,6 +83,7 @@ impl Frame {
             write: app.options.write,
             token: app.access.form_token().to_owned(),
             assets: AssetPaths::new(),
+            failures: app.failures(),
         }
     }
 

@@ -33,7 +33,6 @@ struct Overview {
     month: String,
     expiring: Vec<ListedSession>,
     damaged: Vec<ListedSession>,
-    failures: Vec<String>,
     roots: Vec<String>,
 }
 
@@ -103,7 +102,6 @@ pub(super) async fn page(State(app): State<Arc<App>>) -> Result<Response, Proble
         let agents: usize = all.iter().map(|row| row.info.agents).sum();
         let roots = app.service.store().roots().iter();
         html(&Overview {
-            frame: Frame::new(app, "overview", "Overview"),
             counts: vec![
                 (size::count(all.len() as u64), "sessions", "/sessions"),
                 (size::count(projects.len() as u64), "projects", "/projects"),
@@ -125,7 +123,6 @@ pub(super) async fn page(State(app): State<Arc<App>>) -> Result<Response, Proble
                     .take(RECENT)
                     .collect(),
             ),
-            failures: app.failures(),
             roots: roots
                 .map(|root| {
                     format!(
@@ -135,6 +132,7 @@ pub(super) async fn page(State(app): State<Arc<App>>) -> Result<Response, Proble
                     )
                 })
                 .collect(),
+            frame: Frame::new(app, "overview", "Overview"),
         })
     })
     .await

@@ -73,6 +73,42 @@ fn every_page_answers() {
     }
 }
 
+/// Pages and JSON name what could not be read; without the failure, they do not.
+#[test]
+fn pages_and_json_name_what_could_not_be_read() {
+    let served = Served::new(Options::default());
+    let path = [
+        "/",
+        "/sessions",
+        "/projects",
+        "/search?q=closes",
+        "/cost",
+        "/check",
+    ];
+    let json = ["sessions", "projects", "search?q=closes", "cost", "check"];
+    let json = json.map(|name| format!("/api/v1/{name}"));
+    let all = || path.into_iter().chain(json.iter().map(String::as_str));
+    for path in all() {
+        let text = served.page(path).1;
+        assert!(
+            !text.contains("Not read") && !text.contains("\"problems\""),
+            "{path}"
+        );
+    }
+    let inventory = served.app().service.inventory();
+    let project = inventory.sessions[0].main_path().parent().unwrap();
+    let link = project.join("5a5a5a5a-0000-4000-8000-000000000009.jsonl");
+    std::os::unix::fs::symlink("/etc/hostname", &link).unwrap();
+    for path in all().chain(all()) {
+        let text = served.page(path).1;
+        let named = match path.starts_with("/api") {
+            true => text.split("\"problems\"").nth(1).unwrap_or_default(),
+            false => text.split("Not read").nth(1).unwrap_or_default(),
+        };
+        assert!(named.contains("000000000009.jsonl"), "{path}: {text}");
+    }
+}
+
 #[test]
 fn a_home_without_history_says_where_it_looked() {
     let dir = tempfile::tempdir().unwrap();

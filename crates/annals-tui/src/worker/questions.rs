@@ -67,8 +67,13 @@ impl Worker {
             let failed = failures.take();
             failures.take_notices();
             let failed = failed.iter().map(ToString::to_string);
-            let mut new = failed.filter(|error| self.reported.insert(error.clone()));
-            all.extend(new.next().map(Answer::Notice));
+            let new = failed.filter(|error| self.reported.insert(error.clone()));
+            let new: Vec<String> = new.collect();
+            let first = new.first().map(|first| match new.len() - 1 {
+                0 => first.clone(),
+                more => format!("{first}, and {more} more; `annals check` lists them"),
+            });
+            all.extend(first.map(Answer::Notice));
             all
         });
     }

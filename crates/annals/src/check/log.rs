@@ -32,8 +32,14 @@ pub(super) fn check(
     }
     let outlines = &scan.outlines;
     let (tree, parents) = Tree::build_with_parents(outlines, scope(&file.artifact));
-    if traces.root.layout.follows_parent_links() && !file.artifact.is_agent_log() {
-        flaws.extend(resume::unresumable(scan, &tree, &parents));
+    let layout = traces.root.layout.spec();
+    if layout.follows_parent_links && !file.artifact.is_agent_log() {
+        flaws.extend(resume::unresumable(
+            scan,
+            &tree,
+            &parents,
+            layout.older_client,
+        ));
     }
     flaws.extend(unanswered(outlines, &tree));
     flaws.extend(out_of_order(outlines, &parents));

@@ -7,7 +7,7 @@
 //! that is no damage. They do not find a log whose last message has no time. (Found by experiment:
 //! tools/resume-oracle.)
 //!
-//! Client 2.0.77 differs in three ways: it starts at the newest entry, whatever `last-prompt`
+//! An older client of Claude Code (2.0.77) differs in three ways: it starts at the newest entry, whatever `last-prompt`
 //! names; it stops at progress records; and of parallel calls it reads only those on one chain of
 //! parents.
 
@@ -21,7 +21,12 @@ use super::line::RecordLocation;
 use super::pluralize;
 
 /// Returns the flaws that make clients omit messages of a log.
-pub(super) fn unresumable(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]) -> Vec<Flaw> {
+pub(super) fn unresumable(
+    scan: &LogScan,
+    tree: &Tree,
+    parents: &[Option<usize>],
+    older_client: Option<&str>,
+) -> Vec<Flaw> {
     let outlines = &scan.outlines;
     if let Some(flaw) = untimed(outlines) {
         return vec![flaw];
@@ -29,8 +34,8 @@ pub(super) fn unresumable(scan: &LogScan, tree: &Tree, parents: &[Option<usize>]
     let mut flaws = Vec::new();
     flaws.extend(omitted_before(scan, tree, parents));
     flaws.extend(omitted_after(outlines, tree, parents));
-    if flaws.is_empty() {
-        flaws.extend(omitted_by_older_client(outlines, tree, parents));
+    if let (true, Some(version)) = (flaws.is_empty(), older_client) {
+        flaws.extend(omitted_by_older_client(outlines, tree, parents, version));
     }
     flaws
 }
@@ -70,11 +75,12 @@ fn omitted_after(outlines: &[Outline], tree: &Tree, parents: &[Option<usize>]) -
     Some(RecordLocation::new(start).flaw(FlawKind::Unresumable, detail))
 }
 
-/// Reports messages that newer clients send but client 2.0.77 omits.
+/// Reports messages that newer clients send but an older one omits.
 fn omitted_by_older_client(
     outlines: &[Outline],
     tree: &Tree,
     parents: &[Option<usize>],
+    version: &str,
 ) -> Option<Flaw> {
     let path = tree.resumed_path()?;
     let is_compaction = |at: &usize| {
@@ -108,13 +114,13 @@ fn omitted_by_older_client(
         _ => (*first, "it reads only one chain of parallel calls"),
     };
     let detail = format!(
-        "client 2.0.77 omits {} that newer clients send: {why}",
+        "client {version} omits {} that newer clients send: {why}",
         pluralize(lost.len(), "message"),
     );
     Some(RecordLocation::new(outlines.get(at)?).flaw(FlawKind::OlderClient, detail))
 }
 
-/// Returns the entry at which client 2.0.77 resumes: the first with the newest time. Of entries
+/// Returns the entry at which the older client resumes: the first with the newest time. Of entries
 /// with the same id, only the last counts.
 fn newest_entry(outlines: &[Outline]) -> Option<usize> {
     let keys = outlines.iter().enumerate();

@@ -30,7 +30,7 @@ pub(super) fn repair_links(reading: &mut RepairReader<'_>, read: ReadSpan<'_>) -
     link_to_previous(&mut reading.outlines);
     let flaws = Tree::build(&reading.outlines, scope(reading.artifact)).flaws;
     let by_offset: HashMap<u64, usize> = (reading.outlines.iter().enumerate())
-        .filter(|(_, outline)| outline.key.is_some())
+        .filter(|(at, outline)| outline.key.is_some() && is_own_entry(&reading.outlines, *at))
         .map(|(at, outline)| (outline.span.offset, at))
         .collect();
     let mut wrong: Vec<(usize, FlawKind)> = Vec::new();
@@ -100,6 +100,14 @@ pub(super) fn repair_links(reading: &mut RepairReader<'_>, read: ReadSpan<'_>) -
         }
     }
     Ok(())
+}
+
+/// Returns whether an entry has the id and the parent of its record. Further entries of the record
+/// have ids that are derived from it.
+fn is_own_entry(outlines: &[Outline], at: usize) -> bool {
+    let offset = |at: usize| outlines.get(at).map(|outline| outline.span.offset);
+    at.checked_sub(1)
+        .is_none_or(|before| offset(before) != offset(at))
 }
 
 fn leave_unrepaired(reading: &mut RepairReader<'_>, at: usize, kind: FlawKind, why: &str) {
@@ -241,7 +249,8 @@ fn nearest_parent(
         let counts = found
             .key
             .is_some_and(|key| forest.find(key) == Some(candidate));
-        if !counts || found.lacks_id() || !chains.is_same_chain(candidate, at) {
+        let is_named = counts && !found.lacks_id() && is_own_entry(&reading.outlines, candidate);
+        if !is_named || !chains.is_same_chain(candidate, at) {
             continue;
         }
         if let Some((offset, parent)) = lost

@@ -6,7 +6,7 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::store::{RootFile, SessionFiles, TrashItem, ensure_untouched};
+use crate::store::{RootFile, SessionFiles, TrashItem, ensure_file_untouched};
 use annals_jsonl::Error as FileError;
 
 use crate::time_input::Now;
@@ -73,7 +73,7 @@ impl Retention<'_> {
         }
         // The same bytes have the same age, so nothing needs to be read again.
         for file in files.files().flat_map(RootFile::volumes) {
-            ensure_untouched(&file.path, &file.id)?;
+            ensure_file_untouched(file)?;
         }
         let known: HashSet<&Path> = files.files().map(|file| file.path.as_path()).collect();
         let below = self.store.files_in_own_dirs(files);

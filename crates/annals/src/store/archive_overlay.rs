@@ -13,7 +13,7 @@
 //! rows of them stay valid, unless the compressed file changed since it was written.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::archive_format::{self, Archive, ArchivedMember, Member, MissingFiles, SessionKey};
@@ -23,16 +23,29 @@ use annals_layouts::model::{AgentId, Artifact, ArtifactKind, Body, ListRow, Sess
 use annals_layouts::text::quoted_command;
 
 use super::inventory::{RootFile, SessionFiles};
+use super::record_source;
 use super::{Root, decode_document};
 
 /// A file in the archive. It is opened on demand, because there may be more than a process may have
 /// open.
 #[derive(Clone, Debug)]
-pub(crate) struct ArchivedFile(ArchivedMember);
+pub(crate) struct ArchivedFile {
+    member: ArchivedMember,
+    /// The other files of its set and their former paths, if its records are in several files.
+    parts: Vec<(PathBuf, ArchivedMember)>,
+}
 
 impl ArchivedFile {
     pub(super) fn open(&self) -> Result<OpenLog> {
-        Ok(OpenLog::Archived(Arc::new(self.0.open()?)))
+        Ok(OpenLog::Archived(Arc::new(self.member.open()?)))
+    }
+
+    /// Opens the other files of its set.
+    pub(super) fn open_parts(&self) -> Result<Vec<(PathBuf, OpenLog)>> {
+        let open = |(path, part): &(PathBuf, ArchivedMember)| {
+            Ok((path.clone(), OpenLog::Archived(Arc::new(part.open()?))))
+        };
+        self.parts.iter().map(open).collect()
     }
 }
 
@@ -108,7 +121,7 @@ pub(super) fn add_archived(
     let mut found: Vec<RootFile> = Vec::new();
     let on_disk = FilesOnDisk::new(files);
     let renamed = on_disk.renamed_folders(root, &members);
-    for file in members {
+    for file in &members {
         let member = &file.member;
         let Some(mut artifact) = root.layout.classify(&member.path) else {
             continue;
@@ -160,7 +173,14 @@ pub(super) fn add_archived(
         if is_of_live && on_disk.has_agent(&added) {
             continue;
         }
-        added.archived = Some(Box::new(ArchivedFile(file)));
+        let parts = parts(root, &added, member, &members);
+        for (_, part) in &parts {
+            added.id = record_source::with_part(added.id, part.member.id());
+        }
+        added.archived = Some(Box::new(ArchivedFile {
+            member: file.clone(),
+            parts,
+        }));
         found.push(added);
     }
     if !found.is_empty() {
@@ -169,6 +189,29 @@ pub(super) fn add_archived(
         crate::sort::by(files, |a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
     }
     rows
+}
+
+/// Returns the other archived files of a file's set, with their former paths. `members` is sorted by
+/// path.
+fn parts(
+    root: &Root,
+    file: &RootFile,
+    member: &Member,
+    members: &[ArchivedMember],
+) -> Vec<(PathBuf, ArchivedMember)> {
+    let main = root.path.join(&member.path);
+    record_source::parts(&main, file.artifact.framing, &mut |_, place, found| {
+        let Ok(within) = place.strip_prefix(&root.path) else {
+            return;
+        };
+        let first = members.partition_point(|it| it.member.path.as_path() < within);
+        let below = members.iter().skip(first);
+        let below = below.take_while(|it| it.member.path.starts_with(within));
+        // The file itself, or the files of a directory.
+        let own =
+            below.filter(|it| it.member.path == within || it.member.path.parent() == Some(within));
+        found.extend(own.map(|it| (root.path.join(&it.member.path), it.clone())));
+    })
 }
 
 /// Returns whether the agent's program may delete files of this kind while their session still

@@ -17,13 +17,17 @@ use super::inventory::{RootFile, SessionFiles};
 /// Maximum length of a header.
 const MAX_HEADER: u64 = 1 << 20;
 
-/// Returns whether the log of a file continues other logs by reference, instead of in further files.
+/// Returns whether the format of a file has references to logs of other sessions.
 pub(crate) fn may_refer(file: &RootFile) -> bool {
-    is_referable(file.artifact.framing)
+    base_session(file.artifact.framing).is_some()
 }
 
-fn is_referable(framing: Framing) -> bool {
-    matches!(framing, Framing::Document(format) if format.keeps_lines)
+/// Returns the function that finds the session that a log continues by reference.
+fn base_session(framing: Framing) -> Option<fn(&str) -> Option<String>> {
+    match framing {
+        Framing::Document(format) => format.base_session,
+        _ => None,
+    }
 }
 
 /// Fails if other sessions continue the log of one of these.
@@ -50,7 +54,7 @@ pub(crate) fn refuse_with_forks(group: &[&SessionFiles]) -> Result<()> {
 pub(crate) fn refuse_rewrite(root: &Root, path: &Path) -> Result<()> {
     let within = path.strip_prefix(&root.path).ok();
     let artifact = within.and_then(|within| root.layout.classify(within));
-    let artifact = artifact.filter(|it| is_referable(it.framing));
+    let artifact = artifact.filter(|it| base_session(it.framing).is_some());
     let Some(session) = artifact.and_then(|artifact| artifact.session) else {
         return Ok(());
     };
@@ -80,8 +84,11 @@ pub(crate) fn forks_of(root: &Root, ids: &[&str]) -> Result<Vec<PathBuf>> {
                 continue;
             }
             let artifact = root.layout.classify(within);
-            let is_log = artifact.is_some_and(|it| it.kind == ArtifactKind::SharedLog);
-            if is_log && continues_any(&path, ids)? {
+            let artifact = artifact.filter(|it| it.kind == ArtifactKind::SharedLog);
+            let base = artifact.and_then(|it| base_session(it.framing));
+            if let Some(base) = base
+                && base(&read_header(&path)?).is_some_and(|id| ids.contains(&&*id))
+            {
                 found.push(path);
             }
         }
@@ -90,17 +97,14 @@ pub(crate) fn forks_of(root: &Root, ids: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn continues_any(log: &Path, ids: &[&str]) -> Result<bool> {
+/// Reads the first line of a log.
+fn read_header(log: &Path) -> Result<String> {
     let failed = |error| Error::io("read", log, error);
     let mut header = Vec::new();
     let file = File::open(log).map_err(failed)?;
     let read = file.take(MAX_HEADER).read_to_end(&mut header);
     read.map_err(failed)?;
     let end = memchr::memchr(b'\n', &header).unwrap_or(header.len());
-    let header = String::from_utf8_lossy(header.get(..end).unwrap_or_default());
-    let member = annals_layouts::json::member;
-    let base = member(&header, "payload").and_then(|payload| member(payload, "history_base"));
-    let id = base.and_then(|base| member(base, "thread_id"));
-    let id = id.and_then(annals_layouts::json::decode_string);
-    Ok(id.is_some_and(|id| ids.contains(&&*id)))
+    header.truncate(end);
+    Ok(String::from_utf8_lossy(&header).into_owned())
 }

@@ -204,6 +204,7 @@ pub struct ConversationInfo {
 
 /// A row of a project list.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ProjectInfo {
     /// The layout's name.

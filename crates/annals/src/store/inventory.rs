@@ -98,7 +98,10 @@ impl RootFile {
     pub(crate) fn open(&self) -> Result<OpenLog> {
         let framing = self.artifact.framing;
         let opened = match (&self.archived, &self.source) {
-            (Some(kept), _) => record_source::open_stored(kept.open()?, framing),
+            (Some(kept), _) => {
+                let parts = kept.open_parts()?;
+                record_source::open_stored(&self.path, kept.open()?, parts, framing)
+            }
             (None, Some(source)) => source.open(&self.path, framing),
             (None, None) => record_source::open(&self.path, framing),
         };

@@ -116,7 +116,7 @@ pub use log_totals::Totals;
 pub use mirror::Mirror;
 pub use project_hints::FolderHints;
 pub use query::{MessageCounts, MessageFilter, Stats};
-pub(crate) use remove::{FileCopies, FileSet, ensure_untouched};
+pub(crate) use remove::{FileCopies, FileSet, ensure_file_untouched, ensure_untouched};
 pub(crate) use removed::put_back_removed;
 pub use resolve::{MissingLog, Target};
 pub use selection::SelectedEntries;

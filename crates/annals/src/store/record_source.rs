@@ -68,22 +68,46 @@ pub(crate) fn open_root_file(root: &Root) -> io::Result<OpenLog> {
     open(&root.path, artifact.framing)
 }
 
-/// Opens the records of a file whose bytes are stored elsewhere.
-pub(super) fn open_stored(bytes: OpenLog, framing: Framing) -> io::Result<OpenLog> {
+/// Opens the records of a file that was at `path` and is stored elsewhere, with the other files of its
+/// set.
+pub(super) fn open_stored(
+    path: &Path,
+    bytes: OpenLog,
+    parts: Vec<(PathBuf, OpenLog)>,
+    framing: Framing,
+) -> io::Result<OpenLog> {
     match framing {
         Framing::Lines => Ok(bytes),
         Framing::Document(format) => derive(bytes, format.to_lines, MAX_DOCUMENT),
         Framing::LinesOrDocument(format) => open_either(bytes, format),
         Framing::Rows(_) => Err(io::Error::other("a stored copy of a database is not read")),
-        // The other files of the set are not stored with it.
         Framing::Files(format) => {
-            let to_lines = |bytes: &[u8]| {
-                let path = Path::new("");
-                (format.to_lines)(&[FilePart { path, bytes }])
-            };
-            derive(bytes, to_lines, MAX_DOCUMENT)
+            let mut id = bytes.id()?;
+            for (_, part) in &parts {
+                id = with_part(id, part.id()?);
+            }
+            let parts = parts.into_iter().map(|(path, part)| (path, Ok(part)));
+            let lines = file_set::to_lines(path, bytes, parts, format)?;
+            Ok(OpenLog::Derived(Arc::new(DerivedLines { id, lines })))
         }
     }
+}
+
+/// Returns the files of a set without the main one; none if the records are in one file.
+pub(super) fn parts<T>(
+    main: &Path,
+    framing: Framing,
+    add: file_set::AddParts<'_, T>,
+) -> Vec<(PathBuf, T)> {
+    match framing {
+        Framing::Files(format) => file_set::parts(main, format, add),
+        _ => Vec::new(),
+    }
+}
+
+/// Adds the state of another file of a set to the identity of the set.
+pub(super) fn with_part(id: FileId, part: FileId) -> FileId {
+    file_set::with_part(id, part)
 }
 
 /// Returns the identity of the file at a path, or of the session of a database. A link is not
@@ -97,17 +121,29 @@ pub(crate) fn stat(path: &Path, framing: Framing) -> io::Result<FileId> {
     }
     let metadata = path.symlink_metadata()?;
     match metadata.is_file() {
-        true => Ok(identity(path, framing, FileId::from(&metadata))),
+        // Opening the set reports a part that cannot be examined.
+        true => Ok(identity(
+            path,
+            framing,
+            FileId::from(&metadata),
+            &mut |_| {},
+        )),
         false => Err(io::ErrorKind::NotFound.into()),
     }
 }
 
-/// Returns the identity of a file, from that of its metadata.
-pub(crate) fn identity(path: &Path, framing: Framing, id: FileId) -> FileId {
+/// Returns the identity of a file, from that of its metadata. Passes other files of its set that cannot
+/// be examined to `fail`.
+pub(crate) fn identity(
+    path: &Path,
+    framing: Framing,
+    id: FileId,
+    fail: &mut dyn FnMut(io::Error),
+) -> FileId {
     match framing {
         Framing::Lines | Framing::Document(_) | Framing::LinesOrDocument(_) => id,
         Framing::Rows(_) => rows::with_wal(path, id),
-        Framing::Files(format) => file_set::with_parts(path, format, id),
+        Framing::Files(format) => file_set::with_parts(path, format, id, fail),
     }
 }
 
@@ -119,8 +155,17 @@ pub(super) fn own_identity(file: &RootFile) -> FileId {
     };
     let own = file.path.symlink_metadata().ok();
     let own = own.map(|metadata| FileId::from(&metadata));
-    let is_same = |own: &FileId| file_set::with_parts(&file.path, format, *own) == file.id;
+    let is_same =
+        |own: &FileId| file_set::with_parts(&file.path, format, *own, &mut |_| {}) == file.id;
     own.filter(is_same).unwrap_or(file.id)
+}
+
+/// Returns the length of the file at a path, without those of the other files of its set.
+pub(crate) fn own_len(path: &Path, framing: Framing, id: &FileId) -> u64 {
+    match framing {
+        Framing::Files(_) => path.symlink_metadata().map_or(id.len, |own| own.len()),
+        _ => id.len,
+    }
 }
 
 /// Returns the path of the file on disk that holds the records: the database, for a session of one.
@@ -153,7 +198,7 @@ impl SharedSource {
             Framing::LinesOrDocument(format) => open_either(OpenLog::open(path)?, format),
             Framing::Files(format) => {
                 let main = OpenLog::open(path)?;
-                let id = file_set::with_parts(path, format, main.id()?);
+                let id = file_set::with_parts(path, format, main.id()?, &mut |_| {});
                 let lines = file_set::derive(path, main, format)?;
                 Ok(OpenLog::Derived(Arc::new(DerivedLines { id, lines })))
             }

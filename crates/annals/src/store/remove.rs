@@ -334,6 +334,11 @@ pub(crate) fn ensure_untouched(path: &Path, id: &FileId) -> Result<()> {
     ensure(path, |now| now.untouched(id))
 }
 
+/// Fails with [`Changed`](FileError::Changed) if a file was touched since it was listed.
+pub(crate) fn ensure_file_untouched(file: &RootFile) -> Result<()> {
+    ensure_untouched(&file.path, &record_source::own_identity(file))
+}
+
 fn ensure(path: &Path, is_same: impl Fn(&FileId) -> bool) -> Result<()> {
     let now = match path.symlink_metadata() {
         Ok(now) => FileId::from(&now),

@@ -155,9 +155,22 @@ impl Store {
 
     /// Like [`find`](Self::find), for a change of the session: its thread must be named as its log
     /// records it. [`find`](Self::find) also accepts another case and the shortened form in the path,
-    /// which a different thread may share.
+    /// which a different thread may share. If the session may continue in a log that could not be
+    /// listed, it is refused.
     pub fn find_to_write(&self, inventory: &Inventory, text: &str) -> Result<Target> {
         let target = self.find(inventory, text)?;
+        let mut unlisted = inventory
+            .errors
+            .iter()
+            .find_map(|error| unlisted_log(&target.files, error));
+        self.failures().each(|error| {
+            unlisted = unlisted
+                .take()
+                .or_else(|| unlisted_log(&target.files, error));
+        });
+        if let Some(refusal) = unlisted {
+            return Err(refusal);
+        }
         let message = target.message.as_ref().map_or(0, |it| it.len() + 1);
         let name = text.get(..text.len() - message).unwrap_or(text);
         match by_name::differing_name(&target.files, name).filter(|_| target.log.is_none()) {
@@ -515,6 +528,38 @@ fn session_of_file(
         ))),
         _ => Ok(None),
     }
+}
+
+/// Returns a refusal if, because of a read error, a session may have another log of the same name, which
+/// its program would continue.
+fn unlisted_log(files: &SessionFiles, error: &Error) -> Option<Error> {
+    let Error::File(FileError::Io { path, source, .. }) = error else {
+        return None;
+    };
+    let layout = files.root.layout;
+    // Only these layouts move logs between directories.
+    let log = files.log.as_ref();
+    let log = log.filter(|log| log.artifact.kind == ArtifactKind::SharedLog)?;
+    let inner = path.join(log.path.file_name()?);
+    let is_log = |path: &Path| {
+        let within = path.strip_prefix(&files.root.path).ok();
+        let artifact = within.and_then(|within| layout.classify(within));
+        artifact
+            .is_some_and(|it| it.session.as_ref() == Some(&files.id) && it.kind.is_conversation())
+    };
+    let has_directories = || {
+        let within = inner.strip_prefix(&files.root.path);
+        within.is_ok_and(|within| layout.may_hold_files(within))
+    };
+    let may_be_inside =
+        || is_log(&inner) && (has_directories() || !matches!(jsonl::exists(&inner), Ok(false)));
+    (is_log(path) || may_be_inside()).then(|| {
+        Error::refused(format!(
+            "session {} may continue in another log, which cannot be read: {}: {source}",
+            files.id,
+            path.display(),
+        ))
+    })
 }
 
 fn by_prefix(inventory: &Inventory, prefix: &str) -> Result<SessionFiles> {

@@ -12,6 +12,7 @@ use crate::store::ReadFailures;
 
 /// Findings of a check as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckJson<'a> {
     ok: bool,
     files: Vec<FileReportJson<'a>>,
@@ -28,6 +29,7 @@ pub struct CheckJson<'a> {
 
 /// Findings in one file as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileReportJson<'a> {
     /// Names that are not UTF-8 are written with replacement characters.
     path: Cow<'a, str>,
@@ -38,6 +40,7 @@ pub struct FileReportJson<'a> {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct FoundFlawJson<'a> {
     #[serde(flatten)]
     flaw: FlawJson<'a>,

@@ -10,6 +10,9 @@ use crate::cost::{
     BillingBlock, BudgetUsage, CostReport, Dimension, ModelTally, ReportRow, RowPart, Tally,
 };
 
+#[cfg(feature = "schema")]
+mod schema;
+
 /// Maximum number of unpriced models that are listed; the rows have them all.
 const MAX_NAMES: usize = 1000;
 
@@ -36,12 +39,15 @@ pub struct CostDetails<'a> {
 
 /// A cost report as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CostJson<'a> {
     by: Vec<&'static str>,
     zone: String,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<schema::RowSchema>"))]
     rows: Vec<RowJson<'a>>,
+    #[cfg_attr(feature = "schema", schemars(with = "schema::TallySchema"))]
     total: TallyJson<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     left_out: Option<LeftOut<'a>>,
@@ -57,9 +63,11 @@ pub struct CostJson<'a> {
 
 /// Sum of the rows beyond the limit.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct LeftOut<'a> {
     rows: usize,
     #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schemars(with = "schema::TallySchema"))]
     sums: TallyJson<'a>,
 }
 
@@ -80,6 +88,7 @@ struct ModelJson<'a>(&'a ModelTally);
 
 /// The use of a budget as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BudgetJson<'a> {
     period: &'a str,
     limit_usd: Money,
@@ -92,12 +101,14 @@ pub struct BudgetJson<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct BurnRateJson {
     tokens_per_minute: u64,
     cost_per_hour_usd: Option<Money>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct ProjectionJson {
     tokens: u64,
     cost_usd: Option<Money>,

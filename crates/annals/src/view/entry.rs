@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 /// An entry as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EntryJson {
     id: Option<String>,
     parent: Option<String>,
@@ -45,6 +46,7 @@ pub struct EntryJson {
 
 /// Members of entries that are not messages, named as exports name them.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct OtherBodyJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     operation: Option<String>,
@@ -92,6 +94,7 @@ impl OtherBodyJson {
 
 /// A block of a message, with the members that annals does not interpret.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct MessageBlock {
     #[serde(flatten)]
     block: BlockJson,
@@ -109,6 +112,7 @@ impl From<BlockJson> for MessageBlock {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum BlockJson {
     Text {
@@ -147,6 +151,20 @@ enum RawOrText {
     Text(String),
 }
 
+/// Any value.
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for RawOrText {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Value".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        true.into()
+    }
+}
+
 impl RawOrText {
     fn new(text: String) -> Self {
         RawValue::from_string(text.clone()).map_or(RawOrText::Text(text), RawOrText::Raw)
@@ -155,6 +173,7 @@ impl RawOrText {
 
 /// A flaw as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlawJson<'a> {
     kind: &'static str,
     line: u64,

@@ -7,6 +7,7 @@ use crate::watch::{Event, FollowedEntry, FollowedLog};
 
 /// An event of a follower as JSON.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventJson {
     kind: &'static str,
     session: Option<String>,

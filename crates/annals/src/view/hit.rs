@@ -11,6 +11,7 @@ use crate::search::Hit;
 
 /// A hit as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HitJson<'a> {
     id: String,
     session: &'a str,

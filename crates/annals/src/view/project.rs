@@ -11,6 +11,7 @@ use crate::store::{ProjectInfo, SessionInfo};
 
 /// A project as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProjectJson<'a> {
     #[serde(flatten)]
     project: &'a ProjectInfo,

@@ -9,6 +9,7 @@ use crate::store::{SavedFile, SavedVersion};
 
 /// A file with saved versions as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SavedFileJson<'a> {
     path: &'a str,
     versions: Vec<SavedVersionJson<'a>>,
@@ -24,6 +25,7 @@ impl<'a> SavedFileJson<'a> {
 
 /// A saved version as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct SavedVersionJson<'a> {
     version: u64,
     time: Option<Timestamp>,
@@ -53,6 +55,7 @@ impl<'a> SavedVersionJson<'a> {
 
 /// A saved version with the path of its file, as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileVersionJson<'a> {
     path: &'a str,
     version: u64,

@@ -28,6 +28,7 @@ fn attributes(session: &SessionInfo) -> Attributes<'_> {
 
 /// A session as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionJson<'a> {
     layout: &'a str,
     root: &'a Path,
@@ -111,6 +112,7 @@ impl<'a> SessionJson<'a> {
 
 /// A conversation as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConversationJson<'a> {
     id: &'a str,
     session: &'a str,
@@ -131,6 +133,7 @@ pub struct ConversationJson<'a> {
 
 /// Location of a conversation's session.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct LocationJson<'a> {
     layout: &'a str,
     root: &'a Path,
@@ -173,6 +176,7 @@ impl<'a> ConversationJson<'a> {
 
 /// The fill of a context window as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContextFillJson {
     tokens: u64,
     window: Option<u64>,

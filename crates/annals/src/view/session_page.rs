@@ -21,6 +21,7 @@ pub struct PageRequest {
 
 /// A page of a conversation as JSON.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PageJson {
     offset: usize,
     total: usize,

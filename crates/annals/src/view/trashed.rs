@@ -6,6 +6,7 @@ use crate::store::TrashItem;
 
 /// A session in the trash, in short, as JSON.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrashedJson<'a> {
     id: &'a str,
     session: &'a str,

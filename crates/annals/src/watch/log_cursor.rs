@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use memchr::{memchr, memrchr};
 
 use crate::error::{Error, Result};
+use crate::store::record_source;
 use crate::store::{IncrementalReader, LocatedEntry, each_line_of_open_file};
 use annals_jsonl::{Cursor, FileId, OpenLog, ReadAt as _};
 use annals_layouts::layout::Record;
@@ -130,8 +131,9 @@ impl LogCursor {
     pub(super) fn from_end(log: Arc<FollowedLog>, id: FileId) -> Self {
         // Nothing in an empty file is known. A document may be empty while it is written again; a
         // file that is appended to is not.
-        let appends = log.artifact.framing.keeps_lines();
-        let is_known = id.len > 0 || !appends;
+        let framing = log.artifact.framing;
+        let is_empty = record_source::own_len(&log.path, framing, &id) == 0;
+        let is_known = !is_empty || !framing.keeps_lines();
         let modified = Timestamp::from_nanosecond(id.mtime_ns.into()).ok();
         LogCursor {
             id,

@@ -328,7 +328,9 @@ impl WatchedDirs {
         let Some(root) = self.roots.get(place).map(|at| at.root.clone()) else {
             return;
         };
-        let mut id = record_source::identity(&path, artifact.framing, id);
+        let failed =
+            &mut |error| scan_events.push(ScanEvent::Error(Error::io("read", &path, error)));
+        let mut id = record_source::identity(&path, artifact.framing, id, failed);
         if matches!(artifact.framing, Framing::Rows(_)) && is_recent(&id, Timestamp::now()) {
             // SQLite makes a transaction visible after it has written the file, and nothing would
             // report that.

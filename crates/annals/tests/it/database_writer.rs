@@ -183,6 +183,7 @@ fn foreign_and_newer_databases_are_refused() {
             "CREATE TRIGGER spy AFTER INSERT ON message BEGIN DELETE FROM part; END",
             "triggers",
         ),
+        ("PRAGMA journal_mode = DELETE", "journal mode"),
     ];
     for (change, why) in changes {
         let copy = copy();

@@ -75,7 +75,13 @@ fn read(layout: &dyn Layout, kind: ArtifactKind, bytes: &[u8], terminated: bool)
     }
     // A record that is not blank gives an entry or a flaw.
     let blank = bytes.iter().all(u8::is_ascii_whitespace);
-    assert!(blank || !deep.items.is_empty());
+    let text = || String::from_utf8_lossy(bytes);
+    assert!(
+        blank || !deep.items.is_empty(),
+        "{}, {kind:?}: {}",
+        layout.name(),
+        text()
+    );
     Read {
         outlines: shallow.items,
         entries: deep.items,

@@ -774,7 +774,7 @@ fn links(session: &Session) -> BTreeMap<String, (String, Option<String>)> {
 
 /// Fixtures with a session without a record or with bytes that are not text, with ids that follow from the
 /// offset, or with data that annals keeps beside the log: some of their records are written again.
-const OTHER_RECORDS: [&str; 49] = [
+const OTHER_RECORDS: [&str; 72] = [
     "claude-code/2.0.77-s01-multiturn",
     "claude-code/2.0.77-s04-agent",
     "claude-code/2.0.77-s06-compact",
@@ -810,7 +810,18 @@ const OTHER_RECORDS: [&str; 49] = [
     "orchestrator/unknown-types",
     "orchestrator/usage-absurd",
     "orchestrator/wrong-types",
-    // An export of Codex has lines that are derived from the records, and pi has logs of older versions.
+    // Exports of these layouts have lines that are derived from the records, and pi has logs of older versions.
+    "gemini/document-interrupt",
+    "gemini/document-qa",
+    "gemini/made-by-annals",
+    "gemini/made-damage",
+    "gemini/made-document-tools",
+    "gemini/made-sub-agent",
+    "gemini/patches-killed",
+    "gemini/patches-resume",
+    "gemini/patches-rewind",
+    "gemini/patches-summaries",
+    "gemini/patches-tools",
     "codex/0.166-s02-tools",
     "codex/0.166-s03-fork",
     "codex/0.166-s05-compact",
@@ -825,6 +836,18 @@ const OTHER_RECORDS: [&str; 49] = [
     "codex/made-sub-agent",
     "pi/made-branches",
     "pi/made-odd",
+    "copilot/1.0-s01-qa",
+    "copilot/1.0-s04-subagent",
+    "copilot/1.0-s08-errors",
+    "copilot/1.0-s09-unicode",
+    "copilot/made-odd",
+    "copilot/made-totals",
+    "qwen/0.24-s01-qa",
+    "qwen/0.24-s02-tools",
+    "qwen/0.24-s06-interrupt",
+    "qwen/made-by-annals",
+    "qwen/made-odd",
+    "qwen/made-sub-agent",
 ];
 
 #[test]

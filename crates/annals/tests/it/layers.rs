@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The modules of each layer, the lowest first. A module uses only those of the layers below its own.
 const LAYERS: &[&[&str]] = &[
-    &["time_input"],
+    &["sort", "time_input"],
     &["error"],
     &["read_failures", "undo"],
     &["root"],

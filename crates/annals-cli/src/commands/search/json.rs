@@ -3,14 +3,15 @@
 use annals::search::SearchResults;
 use annals::view::HitJson;
 use anyhow::Result;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Searched;
 use crate::context::Context;
 use annals_render::size;
 
-#[derive(Serialize)]
-struct SearchJson<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::commands) struct SearchJson<'a> {
     hits: Vec<HitJson<'a>>,
     total: u64,
     sessions: u64,

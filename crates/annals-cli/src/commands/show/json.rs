@@ -8,6 +8,7 @@ use annals::cost::Charge;
 use annals::model::{EntryId, Money, Outline};
 use annals::store::Session;
 use anyhow::Result;
+use schemars::JsonSchema;
 use serde::ser::SerializeSeq as _;
 use serde::{Serialize, Serializer};
 
@@ -17,10 +18,11 @@ use annals::view::{
     ContextFillJson, ConversationJson, EntryJson, FlawJson, PageJson, SessionJson, SessionPage,
 };
 
-#[derive(Serialize)]
-struct ShowJson<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::commands) struct ShowJson<'a> {
     session: RowOrName<SessionJson<'a>, SessionName<'a>>,
     conversation: Option<RowOrName<ConversationJson<'a>, ConversationName>>,
+    #[schemars(with = "Vec<EntryJson>")]
     entries: &'a EntryStream<'a>,
     /// Index of the named entry among the entries.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,14 +33,14 @@ struct ShowJson<'a> {
 }
 
 /// A whole row, or only a name: totals of a log that was not read whole would be wrong.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 enum RowOrName<Row, Name> {
     Row(Row),
     Name(Name),
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct SessionName<'a> {
     layout: &'a str,
     root: &'a Path,
@@ -47,7 +49,7 @@ struct SessionName<'a> {
     context: Option<ContextFillJson>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ConversationName {
     id: String,
     session: String,

@@ -5,6 +5,7 @@ use std::path::Path;
 use annals::model::{Money, Usage};
 use annals::watch::{Event, FollowedEntry, FollowedLog};
 use anyhow::Result;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::totals::Total;
@@ -12,8 +13,8 @@ use crate::context::Context;
 use annals::view::EntryJson;
 
 /// An entry as in `show --json`, with its location.
-#[derive(Serialize)]
-struct EntryLine<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::commands) struct EntryLine<'a> {
     event: &'static str,
     earlier: bool,
     updated: bool,
@@ -27,8 +28,8 @@ struct EntryLine<'a> {
 }
 
 /// An event of a log.
-#[derive(Serialize)]
-struct LogLine<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::commands) struct LogLine<'a> {
     event: &'static str,
     session: Option<&'a str>,
     agent: Option<&'a str>,
@@ -39,15 +40,15 @@ struct LogLine<'a> {
     why: Option<&'static str>,
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::commands) struct Line<'a> {
     event: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<&'a str>,
 }
 
-#[derive(Serialize)]
-struct CostLine<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(in crate::commands) struct CostLine<'a> {
     event: &'static str,
     session: &'a str,
     requests: u64,
@@ -55,6 +56,21 @@ struct CostLine<'a> {
     usage: Usage,
     cost_usd: Option<Money>,
     unpriced: u64,
+}
+
+/// A line of `annals watch --json`.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(
+    dead_code,
+    clippy::large_enum_variant,
+    reason = "only its schema is used"
+)]
+pub(in crate::commands) enum WatchJson<'a> {
+    Entry(EntryLine<'a>),
+    Log(LogLine<'a>),
+    Cost(CostLine<'a>),
+    Other(Line<'a>),
 }
 
 pub(super) fn entry(fresh: FollowedEntry, project: &str, context: &mut Context) -> Result<()> {

@@ -147,36 +147,168 @@ fn convert_writes_no_configuration_unless_named() {
 /// The same for forged `origin` members.
 #[test]
 fn forged_origin_writes_only_conversations() {
-    let stage = Stage::empty();
-    let storage = stage.work().join("storage");
-    let folder = storage.join("conversations/conversation-2026-03-26T01-32-20-418Z-x");
-    fs::create_dir_all(&folder).unwrap();
-    let header = r#"{"type":"conversation-header","schemaVersion":1,"fileKind":"chat","conversationId":"conv_x","threadId":"x","channel":"tui","title":"A","createdAt":1774488740418,"updatedAt":1774488740517}"#;
-    fs::write(folder.join("chat.jsonl"), format!("{header}\n")).unwrap();
-    let file = |path: &str| serde_json::json!({"path": path, "len": 4, "mode": 0o6777, "mtime": 0});
     let log = format!("projects/-w/{SESSION}.jsonl");
-    let mut paths = HOSTILE.to_vec();
-    paths.push(&log);
-    let mut lines = vec![
-        serde_json::json!({"annals": "origin", "version": 1, "layout": "claude-code", "session": SESSION,
-            "files": paths.iter().map(|path| file(path)).collect::<Vec<_>>(), "dirs": ["hooks"]}),
-    ];
-    for number in 0..paths.len() {
-        lines.push(serde_json::json!({"f": number, "n": 0, "text": "{}\n", "end": ""}));
-    }
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    for place in [
-        folder.join("annals-origin.jsonl"),
-        storage.join("annals-origin.jsonl"),
-    ] {
-        fs::write(place, &text).unwrap();
-    }
+    let paths: Vec<String> = HOSTILE
+        .iter()
+        .copied()
+        .chain([&*log])
+        .map(String::from)
+        .collect();
+    let (stage, storage) = forged("claude-code", &paths);
     let home = stage.root.with_file_name("home").join(".claude");
     let from = format!("clog:{}", storage.display());
     let into = home.to_str().unwrap();
     let run = stage.bare(&["convert", &from, "--to", "claude-code", "--into", into]);
     assert!(run.code < 2, "{run}");
     assert_eq!(private(&home), [log], "{run}");
+}
+
+/// The log of a session in each other layout, and names with which its program finds settings, secrets,
+/// instructions or code.
+const OTHERS: [(&str, &str, &[&str]); 5] = [
+    (
+        "codex",
+        "sessions/2026/11/15/rollout-2026-11-15T00-00-00-{session}.jsonl",
+        &[
+            "AGENTS.md",
+            "auth.json",
+            "config.toml",
+            "hooks.json",
+            "prompts/x.md",
+            "rules/default.rules",
+            "sessions/2026/11/15/x.sh",
+            "skills/x/SKILL.md",
+            "state_5.sqlite",
+            ".env",
+        ],
+    ),
+    (
+        "gemini",
+        "tmp/work/chats/session-2026-11-15T00-00-000000aa.jsonl",
+        &[
+            "GEMINI.md",
+            "commands/x.toml",
+            "extensions/x/gemini-extension.json",
+            "hooks/x.sh",
+            "oauth_creds.json",
+            "policies/x.toml",
+            "projects.json",
+            "settings.json",
+            "skills/x/SKILL.md",
+            "tmp/bin/rg",
+            "tmp/work/shell_history",
+            "trustedFolders.json",
+            ".env",
+        ],
+    ),
+    (
+        "qwen",
+        "projects/-w/chats/{session}.jsonl",
+        &[
+            "QWEN.md",
+            "agents/x.md",
+            "commands/x.toml",
+            "extensions/x/qwen-extension.json",
+            "oauth_creds.json",
+            "output-language.md",
+            "projects/-w/memory/MEMORY.md",
+            "settings.json",
+            "skills/x/SKILL.md",
+            "trustedFolders.json",
+            ".env",
+        ],
+    ),
+    (
+        "copilot",
+        "session-state/{session}/events.jsonl",
+        &[
+            "agents/x.agent.md",
+            "config.json",
+            "copilot-instructions.md",
+            "hooks/x.json",
+            "mcp-config.json",
+            "permissions-config.json",
+            "session-state/{session}/files/x.sh",
+            "session-store.db",
+            "settings.json",
+            "skills/x/SKILL.md",
+        ],
+    ),
+    (
+        "pi",
+        "sessions/--w--/2026-11-15T00-00-00-000Z_{session}.jsonl",
+        &[
+            "AGENTS.md",
+            "SYSTEM.md",
+            "auth.json",
+            "bin/fd",
+            "extensions/x.ts",
+            "models.json",
+            "prompts/x.md",
+            "settings.json",
+            "skills/x/SKILL.md",
+            "tools/x.ts",
+            "trust.json",
+        ],
+    ),
+];
+
+/// A forged `origin` member writes the log of a session, and no settings, in any other layout.
+#[test]
+fn forged_origin_writes_no_settings_of_other_programs() {
+    for (layout, log, hostile) in OTHERS {
+        let named = |path: &str| path.replace("{session}", SESSION);
+        let paths: Vec<String> = hostile
+            .iter()
+            .chain([&log])
+            .map(|path| named(path))
+            .collect();
+        let (stage, storage) = forged(layout, &paths);
+        let home = stage.root.with_file_name("home").join("into");
+        let from = format!("clog:{}", storage.display());
+        let into = home.to_str().unwrap();
+        let run = stage.bare(&["convert", &from, "--to", layout, "--into", into]);
+        let written = private(&home);
+        assert!(written.contains(&named(log)), "{layout}: {written:?} {run}");
+        for path in hostile {
+            assert!(!home.join(named(path)).exists(), "{layout}: {path}");
+        }
+        // Outside of the root, nothing is written at all.
+        for path in ["../escape", "sessions/../../escape", "/escape"] {
+            let (stage, storage) = forged(layout, &[named(log), path.to_owned()]);
+            let home = stage.root.with_file_name("home").join("into");
+            let from = format!("clog:{}", storage.display());
+            let into = home.to_str().unwrap();
+            let run = stage.bare(&["convert", &from, "--to", layout, "--into", into]);
+            assert_eq!(run.code, 2, "{layout} {path}: {run}");
+            assert!(!home.join(named(log)).exists(), "{layout} {path}");
+            assert!(!home.with_file_name("escape").exists() && !Path::new("/escape").exists());
+        }
+    }
+}
+
+/// A clog root whose origins name these files of another layout.
+fn forged(layout: &str, paths: &[String]) -> (Stage, PathBuf) {
+    let stage = Stage::empty();
+    let storage = stage.work().join("storage");
+    let folder = storage.join("conversations/conversation-2026-03-26T01-32-20-418Z-x");
+    fs::create_dir_all(&folder).unwrap();
+    let header = r#"{"type":"conversation-header","schemaVersion":1,"fileKind":"chat","conversationId":"conv_x","threadId":"x","channel":"tui","title":"A","createdAt":1774488740418,"updatedAt":1774488740517}"#;
+    fs::write(folder.join("chat.jsonl"), format!("{header}\n")).unwrap();
+    let file =
+        |path: &String| serde_json::json!({"path": path, "len": 3, "mode": 0o6777, "mtime": 0});
+    let mut lines = vec![serde_json::json!({
+        "annals": "origin", "version": 1, "layout": layout, "session": SESSION,
+        "files": paths.iter().map(file).collect::<Vec<_>>(), "dirs": ["hooks"],
+    })];
+    for number in 0..paths.len() {
+        lines.push(serde_json::json!({"f": number, "n": 0, "text": "{}\n", "end": ""}));
+    }
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    for dir in [&folder, &storage] {
+        fs::write(dir.join("annals-origin.jsonl"), &text).unwrap();
+    }
+    (stage, storage)
 }
 
 /// An import writes entries, and no file whose name the import file gives.

@@ -8,6 +8,7 @@ use crate::model::DocumentFormat;
 pub(super) static CHAT: DocumentFormat = DocumentFormat {
     name: "aider-chat",
     keeps_lines: false,
+    base_session: None,
     to_lines: chat_lines,
 };
 
@@ -15,6 +16,7 @@ pub(super) static CHAT: DocumentFormat = DocumentFormat {
 pub(super) static INPUT: DocumentFormat = DocumentFormat {
     name: "aider-input",
     keeps_lines: false,
+    base_session: None,
     to_lines: input_lines,
 };
 

@@ -72,6 +72,7 @@ static SPEC: LayoutSpec = LayoutSpec {
     attributes: &["format_version"],
     retention_days: Some(30),
     follows_parent_links: true,
+    older_client: Some("2.0.77"),
     usage_needle: Some(usage::NEEDLE),
     ..LayoutSpec::new("claude-code")
 };

@@ -35,6 +35,7 @@ use super::items::{self, Event, HIDDEN, Item, Line, Meta};
 pub(super) static ROLLOUT: DocumentFormat = DocumentFormat {
     name: "codex-rollout",
     keeps_lines: true,
+    base_session: Some(items::base_session),
     to_lines: |bytes| {
         const MARK: &[u8] = b"\xef\xbb\xbf";
         let mut fold = Fold::default();

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::json::{Raw, Text, object};
+use crate::json::{self, Raw, Text, object};
 use crate::layout::extension::Extension;
 use crate::model::{Block, HistoryBase};
 
@@ -125,6 +125,13 @@ const INJECTED: [&str; 7] = [
     "<skill",
     "<user_shell_command>",
 ];
+
+/// Returns the thread that a rollout with this first line continues by reference.
+pub(super) fn base_session(header: &str) -> Option<String> {
+    let base = json::member(json::member(header, "payload")?, "history_base")?;
+    let thread = json::decode_string(json::member(base, "thread_id")?)?;
+    Some(thread.into_owned())
+}
 
 /// Returns the id of the entry with a compaction's summary.
 pub(super) fn summary_id(compaction: &str) -> String {

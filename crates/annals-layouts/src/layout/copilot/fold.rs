@@ -34,6 +34,7 @@ pub(super) static SESSION: FileSetFormat = FileSetFormat {
 pub(super) static AGENT: DocumentFormat = DocumentFormat {
     name: "copilot-agent",
     keeps_lines: true,
+    base_session: None,
     to_lines: |bytes| {
         to_lines(
             &[FilePart {

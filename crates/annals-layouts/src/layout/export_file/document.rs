@@ -10,6 +10,7 @@ pub(super) static FORMAT: LinesOrDocument = LinesOrDocument {
     document: DocumentFormat {
         name: "export-document",
         keeps_lines: false,
+        base_session: None,
         to_lines,
     },
 };

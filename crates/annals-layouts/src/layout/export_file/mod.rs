@@ -45,6 +45,7 @@ const UNNAMED: &str = "export";
 static SPEC: LayoutSpec = LayoutSpec {
     attributes: &["exported_from"],
     follows_parent_links: true,
+    older_client: Some("2.0.77"),
     root_is_file: true,
     ..LayoutSpec::new("export-file")
 };

@@ -34,6 +34,7 @@ use crate::model::DocumentFormat;
 pub(super) static PATCHES: DocumentFormat = DocumentFormat {
     name: "gemini-patches",
     keeps_lines: true,
+    base_session: None,
     to_lines: |bytes| {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
@@ -50,6 +51,7 @@ pub(super) static PATCHES: DocumentFormat = DocumentFormat {
 pub(super) static DOCUMENT: DocumentFormat = DocumentFormat {
     name: "gemini-document",
     keeps_lines: false,
+    base_session: None,
     to_lines: |bytes| {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let lines = document_lines(bytes);
@@ -66,6 +68,7 @@ pub(super) static DOCUMENT: DocumentFormat = DocumentFormat {
 pub(super) static PROMPTS: DocumentFormat = DocumentFormat {
     name: "gemini-prompts",
     keeps_lines: false,
+    base_session: None,
     to_lines: |bytes| {
         let mut out = Vec::new();
         let mut done = 0;

@@ -1,4 +1,4 @@
-//! The layout of OpenCode, read-only.
+//! The layout of OpenCode: a database, which is written too, and the files of older versions, read-only.
 //!
 //! ```text
 //! opencode.db (-wal, -shm)       everything, from version 1.2 on: an SQLite database in WAL mode

@@ -16,6 +16,7 @@ use crate::model::DocumentFormat;
 pub(super) static CHAT: DocumentFormat = DocumentFormat {
     name: "qwen-chat",
     keeps_lines: true,
+    base_session: None,
     to_lines,
 };
 

@@ -359,6 +359,25 @@ const NEGATIVES: &[(&str, &str)] = &[
     ("cookie", "cookie: Option<Cookie<'a>>,"),
     ("telegram-token", "123456789:AAshort"),
     (
+        "discord-token",
+        "MTime.format.of_the_messages_in_a_channel_x",
+    ),
+    (
+        "resend-key",
+        "re_compiled_expressions_of_the_rules are in re_exports",
+    ),
+    (
+        "runpod-key",
+        "rpa_reads_all_pages_of_the_archive_in_their_order",
+    ),
+    (
+        "jina-key",
+        "jina_embeddings_of_all_documents_in_the_index_are_computed_once",
+    ),
+    ("adafruit-key", "aio_read and aio_write"),
+    ("datadog-key", "ddpat_name_of_the_token"),
+    ("twitter-token", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="),
+    (
         "discord-webhook",
         "https://discord.com/api/webhooks/ID/TOKEN",
     ),

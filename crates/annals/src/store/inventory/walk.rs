@@ -344,7 +344,8 @@ impl Walk<'_> {
         let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let stat = stat.ok().filter(is_file)?;
         let path = joined(dir, name);
-        let id = record_source::identity(&path, artifact.framing, FileId::from_stat(&stat));
+        let failed = &mut |error| self.errors.push(Error::io("read", &path, error));
+        let id = record_source::identity(&path, artifact.framing, FileId::from_stat(&stat), failed);
         let file = RootFile::new(path, artifact, id);
         Some(Step::Found(file))
     }

@@ -17,16 +17,20 @@ use super::{MAX_DOCUMENT, too_large};
 /// Maximum number of steps from the main file to a part.
 const MAX_STEPS: usize = 4;
 
-/// Adds the states of the parts to the identity of the main file.
-pub(super) fn with_parts(main: &Path, format: &FileSetFormat, id: FileId) -> FileId {
+/// Adds the states of the parts to the identity of the main file. Passes parts that cannot be examined
+/// to `fail`: the length is that of the others.
+pub(super) fn with_parts(
+    main: &Path,
+    format: &FileSetFormat,
+    id: FileId,
+    fail: &mut dyn FnMut(io::Error),
+) -> FileId {
     let mut is_refused = false;
-    let parts = parts(main, format, &mut |_| is_refused = true);
-    let id = parts.iter().fold(id, |id, (_, part)| FileId {
-        len: id.len.saturating_add(part.len),
-        mtime_ns: id.mtime_ns.max(part.mtime_ns),
-        ctime_ns: id.ctime_ns.max(part.ctime_ns),
-        ..id
+    let parts = parts_on_disk(main, format, &mut |error| {
+        is_refused = true;
+        fail(error);
     });
+    let id = parts.iter().fold(id, |id, (_, part)| with_part(id, *part));
     // The identity of no set that could be read, so that it is opened, which reports the part.
     match is_refused {
         true => FileId {
@@ -37,19 +41,43 @@ pub(super) fn with_parts(main: &Path, format: &FileSetFormat, id: FileId) -> Fil
     }
 }
 
+/// Adds the state of a part to the identity of a set.
+pub(super) fn with_part(id: FileId, part: FileId) -> FileId {
+    FileId {
+        len: id.len.saturating_add(part.len),
+        mtime_ns: id.mtime_ns.max(part.mtime_ns),
+        ctime_ns: id.ctime_ns.max(part.ctime_ns),
+        ..id
+    }
+}
+
 /// Derives the records. `main` is the opened main file.
 pub(super) fn derive(path: &Path, main: OpenLog, format: &FileSetFormat) -> io::Result<Vec<u8>> {
     let mut failed = None;
-    let parts = parts(path, format, &mut |error| {
+    let parts = parts_on_disk(path, format, &mut |error| {
         failed.get_or_insert(error);
     });
     if let Some(error) = failed {
         return Err(error);
     }
+    let opened = parts.into_iter().map(|(part, _)| {
+        let file = OpenLog::open(&part);
+        (part, file)
+    });
+    to_lines(path, main, opened, format)
+}
+
+/// Derives the records of opened files. Skips a part that does not exist.
+pub(super) fn to_lines(
+    path: &Path,
+    main: OpenLog,
+    parts: impl Iterator<Item = (PathBuf, io::Result<OpenLog>)>,
+    format: &FileSetFormat,
+) -> io::Result<Vec<u8>> {
     let mut left = MAX_DOCUMENT;
     let mut contents = vec![(path.to_owned(), read(main, &mut left)?)];
-    for (part, _) in parts {
-        match OpenLog::open(&part).and_then(|file| read(file, &mut left)) {
+    for (part, file) in parts {
+        match file.and_then(|file| read(file, &mut left)) {
             Ok(bytes) => contents.push((part, bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(of_part(&part, &error)),
@@ -73,20 +101,35 @@ fn read(file: OpenLog, left: &mut u64) -> io::Result<Vec<u8>> {
 }
 
 /// Returns the files of a set without the main one. Passes errors other than missing files to `fail`.
-fn parts(
+fn parts_on_disk(
     main: &Path,
     format: &FileSetFormat,
     fail: &mut dyn FnMut(io::Error),
 ) -> Vec<(PathBuf, FileId)> {
+    parts(main, format, &mut |from, place, found| {
+        if let Err(error) = add_files(from, place, found) {
+            fail(error);
+        }
+    })
+}
+
+/// Adds the files of a set at a path: the file there, or the files of the directory there. The first
+/// argument is the file that leads to it.
+pub(in crate::store) type AddParts<'a, T> = &'a mut dyn FnMut(&Path, &Path, &mut Vec<(PathBuf, T)>);
+
+/// Returns the files of a set without the main one.
+pub(super) fn parts<T>(
+    main: &Path,
+    format: &FileSetFormat,
+    add: AddParts<'_, T>,
+) -> Vec<(PathBuf, T)> {
     let mut found = Vec::new();
     let mut from = vec![main.to_owned()];
     for _ in 0..MAX_STEPS {
         let mut next = Vec::new();
         for file in &from {
             for place in (format.parts)(file) {
-                if let Err(error) = add_files(file, &place, &mut next) {
-                    fail(error);
-                }
+                add(file, &place, &mut next);
             }
         }
         from = next.iter().map(|(path, _)| path.clone()).collect();
@@ -176,7 +219,8 @@ mod tests {
     };
 
     fn identity(main: &Path) -> FileId {
-        with_parts(main, &FORMAT, FileId::from(&main.metadata().unwrap()))
+        let id = FileId::from(&main.metadata().unwrap());
+        with_parts(main, &FORMAT, id, &mut |_| {})
     }
 
     fn lines(main: &Path) -> String {
@@ -223,6 +267,13 @@ mod tests {
             let error = derive(&main, OpenLog::open(&main).unwrap(), &FORMAT).unwrap_err();
             let expected = format!("{}: {why}", path(place).display());
             assert_eq!(error.to_string(), expected);
+            // A list takes only the identity, whose length lacks the part.
+            let mut failed = Vec::new();
+            let id = FileId::from(&main.metadata().unwrap());
+            with_parts(&main, &FORMAT, id, &mut |error| {
+                failed.push(error.to_string())
+            });
+            assert_eq!(failed, [expected]);
         };
         let links = "symbolic links are not followed";
         symlink(path("elsewhere"), path("a.dir")).unwrap();

@@ -228,7 +228,8 @@ fn of_outline(outline: &Outline) -> Seen {
             Fact::Title(text, source) => Some(format!("title {source:?} {text}")),
             Fact::Summary(text, leaf) => Some(format!("summary {text} {leaf:?}")),
             Fact::Tag(text) => Some(format!("tag {text}")),
-            Fact::Resume(leaf) => Some(format!("resume {leaf:?}")),
+            // A message that the program does not send has the entry at which the program resumes.
+            Fact::Resume(leaf) if !outline.kind.is_message() => Some(format!("resume {leaf:?}")),
             Fact::Note(text) => Some(format!("note {text}")),
             Fact::Files => Some("files".to_owned()),
             _ => None,

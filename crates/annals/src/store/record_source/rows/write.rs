@@ -5,6 +5,7 @@
 //! are those that the change was planned for, or nothing is written. The program waits for the lock no
 //! longer than the statements take.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -49,16 +50,30 @@ pub(crate) fn write(
     }
     let has_counter = database.has_table(format.counter_table);
     database.has_counter = has_counter.map_err(sqlite_error)?;
-    let result = database.write_rows(&within, expected, rows);
+    // SQLite created the log by now. It ignores it if the name cannot be synced, so that a power loss could
+    // undo the transaction.
+    let named = match durability {
+        Durability::Disk => sync_directory(&file),
+        Durability::Os => Ok(()),
+    };
+    let result = named.and_then(|()| database.write_rows(&within, expected, rows));
     let end = match &result {
         Ok(RowOutcome::Written) => "COMMIT",
         _ => "ROLLBACK",
     };
     let ended = database.connection.execute_batch(end).map_err(sqlite_error);
-    match result {
-        Ok(outcome) => ended.map(|()| outcome),
-        failed => failed,
-    }
+    let outcome = result?;
+    ended.map(|()| outcome)
+}
+
+/// Syncs the directory of a file, which makes the names in it durable.
+fn sync_directory(file: &Path) -> io::Result<()> {
+    let dir = file.parent().unwrap_or(Path::new("/"));
+    let synced = File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(|error| {
+        let text = format!("{} cannot be synced: {error}", dir.display());
+        io::Error::new(error.kind(), text)
+    })
 }
 
 fn open(path: &Path, format: &'static RowFormat, durability: Durability) -> io::Result<Database> {
@@ -133,6 +148,15 @@ impl Database {
                 "annals does not write databases of its program".to_owned(),
             ));
         };
+        // A rollback journal that a crash leaves makes the database unreadable until a program writes to
+        // it, and its removal, which commits, is not synced.
+        let journal = "PRAGMA journal_mode";
+        let journal: String = self.connection.query_row(journal, [], |row| row.get(0))?;
+        if journal != "wal" {
+            return Ok(Some(format!(
+                "its journal mode is `{journal}`, and its program uses a write-ahead log"
+            )));
+        }
         let count = |sql: &str| {
             self.connection
                 .query_row(sql, [], |row| row.get::<_, i64>(0))

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::block;
-use super::calendar::{Calendar, Unit};
-use super::report::{ABSENT, AgentKindFn, BranchFn, Texts};
-use super::{Charge, Dimension, Ledger, ReportOptions, RowPart};
+use super::{ABSENT, AgentKindFn, BranchFn, ReportOptions, RowPart, Texts};
+use crate::block;
+use crate::calendar::{Calendar, Unit};
+use crate::{Charge, Dimension, Ledger};
 
 /// Name of the main agent in reports.
 const MAIN_AGENT: &str = "main";
