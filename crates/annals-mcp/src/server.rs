@@ -1,7 +1,7 @@
 //! The server: a service, and what its answers leave out.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use annals::export::Redactor;
 use annals::service::{OpenSession, Service};
@@ -11,10 +11,13 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 use crate::answer::{Answer, cut};
-use crate::tools;
+use crate::{resource, tools};
 
 /// Sessions of the caller's project that were written to within this time are at work.
 const LIVE: SignedDuration = SignedDuration::from_mins(10);
+
+/// Shortest time between two updates of the index.
+const INDEX_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Options of a server.
 #[derive(Clone, Debug)]
@@ -35,8 +38,8 @@ pub struct Server {
     pub(crate) service: Service,
     pub(crate) options: Options,
     redactor: Mutex<Redactor>,
-    /// Whether text is being indexed.
-    is_indexing: AtomicBool,
+    /// When text was last indexed. Locked while it is.
+    indexed: Mutex<Option<Instant>>,
 }
 
 impl Server {
@@ -46,7 +49,7 @@ impl Server {
             service: service.confined_to_roots(),
             options,
             redactor: Mutex::new(Redactor::new()?),
-            is_indexing: AtomicBool::new(false),
+            indexed: Mutex::new(None),
         })
     }
 
@@ -65,12 +68,26 @@ impl Server {
         answer.map_err(|error| cut(&self.clean(&error), tools::MAX_ERROR))
     }
 
-    /// Indexes what was written since, so that the next search reads less. Returns at once if
-    /// another call does so already.
+    /// Returns a resource as Markdown. The error is a text for the agent.
+    pub fn resource(&self, address: &str) -> Result<String, String> {
+        let text = resource::read(self, address);
+        self.service.store().failures().take();
+        text.map_err(|error| cut(&self.clean(&error), tools::MAX_ERROR))
+    }
+
+    /// Indexes what was written since, so that the next search reads less. Returns at once if the last search
+    /// read nothing that is not indexed, if another call does so already, or did so a moment ago: the log of
+    /// the caller grows with each of its calls.
     pub fn update_index(&self) {
-        if !self.is_indexing.swap(true, Ordering::AcqRel) {
+        if !self.service.needs_text_index() {
+            return;
+        }
+        let Ok(mut indexed) = self.indexed.try_lock() else {
+            return;
+        };
+        if indexed.is_none_or(|at| at.elapsed() >= INDEX_INTERVAL) {
             self.service.update_text_index(&|| false);
-            self.is_indexing.store(false, Ordering::Release);
+            *indexed = Some(Instant::now());
         }
     }
 
