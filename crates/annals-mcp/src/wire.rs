@@ -235,7 +235,7 @@ impl Connection {
 
     fn read_resource(&self, params: Value, _: &AtomicBool) -> Result<Value, Failure> {
         let read: ResourceRead = parse(params)?;
-        let text = resource::read(&self.server, &read.uri);
+        let text = self.server.resource(&read.uri);
         let text = text.map_err(|error| (RESOURCE_NOT_FOUND, error))?;
         let contents = json!({ "uri": read.uri, "mimeType": "text/markdown", "text": text });
         Ok(json!({ "contents": [contents] }))

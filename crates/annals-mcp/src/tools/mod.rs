@@ -11,11 +11,8 @@ mod write;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::answer::{Answer, cut};
+use crate::answer::{Answer, MAX_ERROR, cut};
 use crate::server::{Server, describe};
-
-/// Most bytes of an error: clients cut longer ones.
-const MAX_ERROR: usize = 2_000;
 
 /// Most bytes of a title in a row.
 const MAX_TITLE: usize = 120;
@@ -92,4 +89,12 @@ fn period(
 fn minute(time: Option<Timestamp>) -> String {
     time.map(|time| time.strftime("%Y-%m-%d %H:%M").to_string())
         .unwrap_or_default()
+}
+
+/// Returns a number with its noun, whose plural ends with `s`.
+fn counted(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        number => format!("{number} {noun}s"),
+    }
 }
