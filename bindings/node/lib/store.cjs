@@ -2,6 +2,7 @@
 // The class Store.
 
 const os = require("node:os");
+const path = require("node:path");
 const { native, call, callSync, trySync } = require("./native.cjs");
 const { Follower } = require("./follower.cjs");
 const { Mirror } = require("./mirror.cjs");
@@ -168,7 +169,7 @@ class Store {
 }
 
 function beginRequest(cwd, { durability, live, network, ...options } = {}) {
-  return { ...options, cwd, write: { durability, live, network } };
+  return { ...options, cwd: path.resolve(cwd), write: { durability, live, network } };
 }
 
 module.exports = { Store };

@@ -4,7 +4,7 @@ import fs from "node:fs";
 import test from "node:test";
 import * as annals from "annals";
 
-const types = fs.readFileSync(new URL("../lib/index.d.cts", import.meta.url), "utf8");
+const types = fs.readFileSync(new URL("index.d.cts", import.meta.resolve("annals")), "utf8");
 
 function declared(name) {
   const body = types.match(new RegExp(`^export class ${name} .*?\\{\\n(.*?)^\\}`, "ms"))[1];

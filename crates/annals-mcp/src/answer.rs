@@ -60,6 +60,8 @@ pub(crate) struct ListAnswer {
     pub(crate) members: Map<String, Value>,
     /// First line of the text.
     pub(crate) heading: String,
+    /// Whether the rows are shown in the reverse of the order in which they are given.
+    pub(crate) is_reversed: bool,
 }
 
 impl ListAnswer {
@@ -96,6 +98,10 @@ impl ListAnswer {
     }
 
     fn build(&self, rows: &[Row], next: Option<String>) -> Answer {
+        let mut rows: Vec<&Row> = rows.iter().collect();
+        if self.is_reversed {
+            rows.reverse();
+        }
         let values = rows.iter().map(|row| Value::Object(row.value.clone()));
         let mut object = self.members.clone();
         object.insert(self.name.to_owned(), values.collect());

@@ -44,11 +44,7 @@ pub(crate) fn within(
 
 /// Parses the cursor of a list: the number of rows before it.
 pub(crate) fn offset(next: Option<&str>) -> Result<usize, String> {
-    match next {
-        None => Ok(0),
-        Some(next) => {
-            let number = next.parse();
-            number.map_err(|_| "`next` is not from an answer of this tool".to_owned())
-        }
-    }
+    let number = next.map_or(Ok(0), str::parse::<u32>);
+    let number = number.ok().and_then(|number| usize::try_from(number).ok());
+    number.ok_or_else(|| "`next` is not from an answer of this tool".to_owned())
 }

@@ -25,6 +25,6 @@ mod tools;
 mod wire;
 
 pub use answer::Answer;
-pub use install::{AGENTS, SKILL, install_text};
+pub use install::{SKILL, install_names, install_text};
 pub use server::{Options, Server};
 pub use wire::{ProtocolServer, serve_stdio};

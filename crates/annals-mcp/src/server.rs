@@ -1,8 +1,8 @@
 //! The server: a service, and what its answers leave out.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use annals::export::Redactor;
 use annals::service::{OpenSession, Service};
@@ -12,7 +12,7 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 use crate::answer::{Answer, cut};
-use crate::tools;
+use crate::{resource, tools};
 
 /// Sessions of the caller's project that were written to within this time are at work.
 const LIVE: SignedDuration = SignedDuration::from_mins(10);
@@ -20,6 +20,9 @@ const LIVE: SignedDuration = SignedDuration::from_mins(10);
 /// Most problems of an answer, and most bytes of each: they come on top of the budget.
 const MAX_PROBLEMS: usize = 3;
 const MAX_PROBLEM: usize = 400;
+
+/// Shortest time between two updates of the index.
+const INDEX_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Options of a server.
 #[derive(Clone, Debug)]
@@ -41,8 +44,8 @@ pub struct Server {
     pub(crate) options: Options,
     redactor: Mutex<Redactor>,
     failures: Failures,
-    /// Whether text is being indexed.
-    is_indexing: AtomicBool,
+    /// When text was last indexed. Locked while it is.
+    indexed: Mutex<Option<Instant>>,
 }
 
 /// The last failed reads of all calls.
@@ -86,7 +89,7 @@ impl Server {
             options,
             redactor: Mutex::new(Redactor::new()?),
             failures: Failures::default(),
-            is_indexing: AtomicBool::new(false),
+            indexed: Mutex::new(None),
         })
     }
 
@@ -132,12 +135,26 @@ impl Server {
         self.failures.len()
     }
 
-    /// Indexes what was written since, so that the next search reads less. Returns at once if
-    /// another call does so already.
+    /// Returns a resource as Markdown. The error is a text for the agent.
+    pub fn resource(&self, address: &str) -> Result<String, String> {
+        let text = resource::read(self, address);
+        self.service.store().failures().take();
+        text.map_err(|error| cut(&self.clean(&error), tools::MAX_ERROR))
+    }
+
+    /// Indexes what was written since, so that the next search reads less. Returns at once if the last search
+    /// read nothing that is not indexed, if another call does so already, or did so a moment ago: the log of
+    /// the caller grows with each of its calls.
     pub fn update_index(&self) {
-        if !self.is_indexing.swap(true, Ordering::AcqRel) {
+        if !self.service.needs_text_index() {
+            return;
+        }
+        let Ok(mut indexed) = self.indexed.try_lock() else {
+            return;
+        };
+        if indexed.is_none_or(|at| at.elapsed() >= INDEX_INTERVAL) {
             self.service.update_text_index(&|| false);
-            self.is_indexing.store(false, Ordering::Release);
+            *indexed = Some(Instant::now());
         }
     }
 

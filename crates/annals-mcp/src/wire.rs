@@ -165,7 +165,7 @@ impl ServerHandler for ProtocolServer {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let server = Arc::clone(&self.server);
         let address = request.uri.clone();
-        let read = tokio::task::spawn_blocking(move || resource::read(&server, &address)).await;
+        let read = tokio::task::spawn_blocking(move || server.resource(&address)).await;
         let text = read
             .map_err(|error| ErrorData::internal_error(error.to_string(), None))?
             .map_err(|error| ErrorData::resource_not_found(error, None))?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use annals::service::Service;
 use annals::store::Store;
-use annals_mcp::{AGENTS, Options, Server, install_text, serve_stdio};
+use annals_mcp::{Options, Server, install_names, install_text, serve_stdio};
 use anyhow::{Result, bail};
 use clap::Args;
 
@@ -41,8 +41,7 @@ pub(crate) struct McpArgs {
 pub(crate) fn run(args: &McpArgs, context: &mut Context) -> Result<Outcome> {
     if let Some(agent) = &args.install {
         let Some(text) = install_text(agent) else {
-            let mut known: Vec<&str> = AGENTS.iter().map(|(name, _)| *name).collect();
-            known.push("skill");
+            let known: Vec<&str> = install_names().collect();
             bail!("unknown agent `{agent}`; known are {}", known.join(", "));
         };
         context.out.text(text)?;

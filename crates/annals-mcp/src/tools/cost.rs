@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::sessions::short_cost;
-use super::{MAX_TITLE, period};
+use super::{MAX_TITLE, counted, period};
 use crate::answer::{Answer, ListAnswer, Row};
 use crate::arguments::{budget_bytes, parse, within};
 use crate::server::{Server, describe};
@@ -99,6 +99,7 @@ pub(super) fn call(server: &Server, arguments: Value) -> Result<Answer, String> 
         name: "rows",
         members,
         heading,
+        is_reversed: false,
     };
     list.fit(rows, |_| None)
 }
@@ -121,8 +122,8 @@ fn tally_text(tally: &Tally) -> String {
     let cost = cost.as_deref().map(short_cost);
     let cost = cost.map_or_else(|| "unpriced".to_owned(), |cost| format!("${cost}"));
     format!(
-        "{cost}, {} requests, {} tokens",
-        tally.requests,
-        tally.usage.total()
+        "{cost}, {}, {}",
+        counted(tally.requests, "request"),
+        counted(tally.usage.total(), "token")
     )
 }

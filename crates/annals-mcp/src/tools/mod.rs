@@ -67,3 +67,11 @@ fn minute(time: Option<Timestamp>) -> String {
     time.map(|time| time.strftime("%Y-%m-%d %H:%M").to_string())
         .unwrap_or_default()
 }
+
+/// Returns a number with its noun, whose plural ends with `s`.
+fn counted(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        number => format!("{number} {noun}s"),
+    }
+}

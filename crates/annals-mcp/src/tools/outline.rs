@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::sessions::short_cost;
-use super::{MAX_TITLE, minute};
+use super::{MAX_TITLE, counted, minute};
 use crate::answer::{Answer, Row, fit_lists};
 use crate::arguments::{budget_bytes, parse};
 use crate::server::{Server, describe};
@@ -64,10 +64,10 @@ pub(super) fn call(server: &Server, arguments: Value) -> Result<Answer, String> 
             ""
         };
         let line = format!(
-            "{} {} ({} messages{resumes})",
+            "{} {} ({}{resumes})",
             one.info.leaf,
             title.as_deref().unwrap_or_default(),
-            one.info.messages
+            counted(one.info.messages as u64, "message")
         );
         let value = json!({
             "leaf": one.info.leaf,
@@ -87,11 +87,11 @@ pub(super) fn call(server: &Server, arguments: Value) -> Result<Answer, String> 
             .as_deref()
             .map(|kind| server.line(kind, MAX_TITLE));
         let line = format!(
-            "{} {} {} ({} messages)",
+            "{} {} {} ({})",
             agent.id.as_deref().unwrap_or_default(),
             kind.as_deref().unwrap_or_default(),
             task.as_deref().unwrap_or_default(),
-            agent.messages
+            counted(agent.messages as u64, "message")
         );
         let value = json!({
             "id": agent.id,
@@ -104,7 +104,10 @@ pub(super) fn call(server: &Server, arguments: Value) -> Result<Answer, String> 
     });
     let files = open.files().map_err(failed)?.into_iter().map(|file| {
         let path = server.line(&file.path, 2 * MAX_TITLE);
-        let line = format!("{path} ({} versions)", file.versions.len());
+        let line = format!(
+            "{path} ({})",
+            counted(file.versions.len() as u64, "version")
+        );
         row(
             json!({ "path": path, "versions": file.versions.len() }),
             line,
@@ -143,10 +146,11 @@ pub(super) fn call(server: &Server, arguments: Value) -> Result<Answer, String> 
     });
     let cost = cost.map(|cost| format!(", ${}", short_cost(&cost.to_string())));
     let heading = format!(
-        "{} {} in {project}: {} messages, {compactions} compactions{}",
+        "{} {} in {project}: {}, {}{}",
         info.id,
         title.as_deref().unwrap_or("(no title)"),
-        info.messages,
+        counted(info.messages, "message"),
+        counted(compactions, "compaction"),
         cost.unwrap_or_default()
     );
     let members = members.as_object().cloned().unwrap_or_default();

@@ -132,6 +132,7 @@ pub(super) fn call(server: &Server, arguments: Value) -> Result<Answer, String> 
             entries.len(),
             open.session.files.id
         ),
+        is_reversed: window.is_backward,
     };
     if rows.is_empty() {
         return answer.fit(rows, |_| None);
@@ -145,41 +146,10 @@ pub(super) fn call(server: &Server, arguments: Value) -> Result<Answer, String> 
         });
     }
     rows.reverse();
-    let mut answer = answer.fit(rows, |shown| {
+    answer.fit(rows, |shown| {
         let start = window.end.saturating_sub(shown);
         (start > 0).then(|| start.to_string())
-    })?;
-    oldest_first(&mut answer);
-    Ok(answer)
-}
-
-/// Restores the order of messages that were fitted newest first.
-fn oldest_first(answer: &mut Answer) {
-    let entries = answer
-        .structured
-        .get_mut("entries")
-        .and_then(Value::as_array_mut);
-    entries.into_iter().for_each(|entries| entries.reverse());
-    let mut blocks: Vec<&str> = answer.text.split("\n[").collect();
-    // The first one is the heading; the cursor is at the end of the last one.
-    let more = match blocks.last_mut() {
-        Some(last) => match last.rsplit_once("\nmore: ") {
-            Some((rest, more)) => {
-                *last = rest;
-                Some(more.to_owned())
-            }
-            None => None,
-        },
-        None => None,
-    };
-    if let Some(rows) = blocks.get_mut(1..) {
-        rows.reverse();
-    }
-    let mut text = blocks.join("\n[");
-    if let Some(more) = more {
-        text.push_str(&format!("\nmore: {more}"));
-    }
-    answer.text = text;
+    })
 }
 
 impl Window {
@@ -289,9 +259,11 @@ fn row(server: &Server, open: &OpenSession, entry: &Entry, wanted: &[&str]) -> R
     );
     for part in &parts {
         let text = part.get("text").and_then(Value::as_str).unwrap_or_default();
+        // Only lines of the answer begin at the margin, so recorded text cannot pass for one.
+        let text = text.replace('\n', "\n ");
         match part.get("tool").and_then(Value::as_str) {
-            Some(tool) => line.push_str(&format!("\n{tool}: {text}")),
-            None => line.push_str(&format!("\n{text}")),
+            Some(tool) => line.push_str(&format!("\n {tool}: {text}")),
+            None => line.push_str(&format!("\n {text}")),
         }
     }
     let mut value = json!({

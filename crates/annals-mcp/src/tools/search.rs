@@ -5,7 +5,7 @@ use annals::service::{HitRow, SearchRequest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{MAX_TITLE, minute, period};
+use super::{MAX_TITLE, counted, minute, period};
 use crate::answer::{Answer, ListAnswer, Row};
 use crate::arguments::{budget_bytes, offset, parse, within};
 use crate::server::{Server, describe};
@@ -71,8 +71,9 @@ pub(super) fn call(
     let found = found.map_err(|error| describe(&error))?;
     let at_least = if found.at_least { "at least " } else { "" };
     let counts = format!(
-        "{at_least}{} hits in {} sessions",
-        found.total, found.sessions
+        "{at_least}{} in {}",
+        counted(found.total, "hit"),
+        counted(found.sessions, "session")
     );
     let members = json!({
         "total": found.total,
@@ -86,6 +87,7 @@ pub(super) fn call(
         name: "hits",
         members: members.as_object().cloned().unwrap_or_default(),
         heading: format!("{counts}. `read` an id for more."),
+        is_reversed: false,
     };
     if rows.is_empty() {
         return answer.fit(rows, |_| None);

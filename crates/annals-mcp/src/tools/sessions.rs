@@ -7,7 +7,7 @@ use annals::store::SessionQuery;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{MAX_TITLE, files, minute, period};
+use super::{MAX_TITLE, counted, files, minute, period};
 use crate::answer::{Answer, ListAnswer, Row};
 use crate::arguments::{budget_bytes, offset, parse, within};
 use crate::server::{Server, describe};
@@ -87,7 +87,8 @@ pub(super) fn call(server: &Server, arguments: Value) -> Result<Answer, String> 
             .as_object()
             .cloned()
             .unwrap_or_default(),
-        heading: format!("{total} sessions. `outline` shows one."),
+        heading: format!("{}. `outline` shows one.", counted(total as u64, "session")),
+        is_reversed: false,
     };
     answer.fit(rows, |shown| {
         let end = start + shown;
@@ -102,11 +103,11 @@ fn row(server: &Server, session: &SessionRow) -> Row {
     let project = server.line(&info.project.path, MAX_TITLE);
     let cost = session.cost.known_cost();
     let line = format!(
-        "{} {} {project}: {} ({} messages{})",
+        "{} {} {project}: {} ({}{})",
         info.id,
         minute(info.updated),
         title.as_deref().unwrap_or("(no title)"),
-        info.messages,
+        counted(info.messages, "message"),
         cost.map(|cost| format!(", ${}", short_cost(&cost.to_string())))
             .unwrap_or_default(),
     );

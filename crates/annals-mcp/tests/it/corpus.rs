@@ -18,6 +18,15 @@ pub(crate) const SECRET: &str = "AKIAIOSFODNN7RTQXWZP";
 
 pub(crate) const SESSIONS: usize = 45;
 
+/// Names that agents give to the tool `search` of the server `annals`.
+pub(crate) const OWN_TOOLS: [&str; 5] = [
+    "mcp__annals__search",
+    "mcp_annals_search",
+    "annals_search",
+    "annals-search",
+    "annals___search",
+];
+
 pub(crate) struct Corpus {
     pub(crate) root: TempDir,
     state: TempDir,
@@ -78,15 +87,16 @@ impl Corpus {
                 writer.set_todos(&todos).unwrap();
             }
             if number == 2 {
-                let call = Block::ToolUse {
-                    id: "toolu_echo".into(),
-                    name: "mcp__annals__search".into(),
-                    input: r#"{"query":"okapi"}"#.into(),
-                };
-                writer.append(Draft::assistant([call]).model("m")).unwrap();
-                writer
-                    .append(Draft::tool_result("toolu_echo", "an okapi"))
-                    .unwrap();
+                for (at, name) in OWN_TOOLS.into_iter().enumerate() {
+                    let id = format!("toolu_echo_{at}");
+                    let call = Block::ToolUse {
+                        id: id.clone(),
+                        name: name.into(),
+                        input: r#"{"query":"okapi"}"#.into(),
+                    };
+                    writer.append(Draft::assistant([call]).model("m")).unwrap();
+                    writer.append(Draft::tool_result(id, "an okapi")).unwrap();
+                }
             }
         }
         let live = session(&store, 0xaaaa, "/home/me/here", now);
@@ -121,7 +131,7 @@ impl Corpus {
     }
 }
 
-fn session(
+pub(crate) fn session(
     store: &Store,
     number: usize,
     cwd: &str,

@@ -18,6 +18,8 @@ use super::stored::StoredSession;
 pub struct Index<'a> {
     store: &'a Store,
     state: &'a Path,
+    /// Whether updates use a connection of their own.
+    is_separate: bool,
 }
 
 impl Store {
@@ -32,13 +34,27 @@ impl Store {
     /// Returns the index in the state directory, whether or not the store answers from it.
     pub fn index(&self) -> Result<Index<'_>> {
         match self.state_dir() {
-            Some(state) => Ok(Index { store: self, state }),
+            Some(state) => Ok(Index {
+                store: self,
+                state,
+                is_separate: false,
+            }),
             None => Err(Error::refused("no state directory for the index")),
         }
     }
 }
 
 impl Index<'_> {
+    /// Updates with a connection of their own, so that the store answers meanwhile: it has one connection, and
+    /// its calls wait for each other.
+    #[must_use]
+    pub fn with_own_connection(self) -> Self {
+        Index {
+            is_separate: true,
+            ..self
+        }
+    }
+
     /// Returns the path of the database, whether or not it exists.
     pub fn path(&self) -> PathBuf {
         self.state.join(database::name())
@@ -159,7 +175,8 @@ impl Index<'_> {
 
     /// Calls `f` with the open index, or with one that is opened for this call.
     fn with_database<T>(&self, f: impl FnOnce(&mut IndexDatabase) -> T) -> Result<T> {
-        if let Some(mut index) = self.store.lock_index()
+        if !self.is_separate
+            && let Some(mut index) = self.store.lock_index()
             && let Some(index) = AttachedIndex::of_store(index.as_mut())
         {
             return Ok(f(index.open_or_fail(self.state)?));

@@ -119,29 +119,31 @@ impl<'a> Folders<'a> {
     fn load(&mut self, index: &IndexDatabase, inventory: &'a Inventory) -> rusqlite::Result<()> {
         let sessions = &inventory.sessions;
         let mut roots: Vec<&Root> = Vec::new();
-        for (at, files) in sessions.iter().enumerate() {
-            if self.wanted.contains(&folder(files)) {
-                self.unread.insert(at);
-                if !roots.iter().any(|root| is_same(root, &files.root)) {
-                    roots.push(&files.root);
-                }
+        for files in sessions {
+            let is_wanted = self.wanted.contains(&folder(files));
+            if is_wanted && !roots.iter().any(|root| is_same(root, &files.root)) {
+                roots.push(&files.root);
             }
         }
         // In the order of the sessions: the last summary of a leaf is used.
         let mut found: HashMap<Folder<'a>, Vec<(EntryKey, Box<str>)>> = HashMap::new();
         for root in roots {
-            let sorted = SortedSessions::new(root, sessions);
-            session_rows::load(&index.database, &sorted, |at, _, row| {
-                let Some(files) = sessions.get(at).filter(|files| row.is_current(files)) else {
-                    return;
-                };
-                if self.unread.remove(&at) && row.has_summaries() {
-                    found
-                        .entry(folder(files))
-                        .or_default()
-                        .extend(row.summaries());
+            // One by one: most rows are those of other folders, and a row has all charges of a session.
+            for (at, files) in SortedSessions::new(root, sessions).list {
+                if !self.wanted.contains(&folder(files)) {
+                    continue;
                 }
-            })?;
+                let summaries = session_rows::load_one(&index.database, files, |row| {
+                    Some(row.summaries().collect::<Vec<_>>())
+                })?;
+                match summaries {
+                    None => {
+                        self.unread.insert(at);
+                    }
+                    Some(summaries) if summaries.is_empty() => {}
+                    Some(summaries) => found.entry(folder(files)).or_default().extend(summaries),
+                }
+            }
         }
         let found = found.into_iter();
         self.summaries = found

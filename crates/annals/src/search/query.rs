@@ -23,9 +23,9 @@ pub struct Query {
     pub(crate) first: Option<usize>,
 }
 
-/// Tools of annals' own server for agents. An agent that searches its history records the answers
-/// in its own log.
-const OWN_TOOLS: &str = "mcp__annals__*";
+/// Tools of annals' own server for agents, as Claude Code, Codex and Qwen Code, as Gemini CLI, as OpenCode and Droid,
+/// and as Copilot name them. An agent that searches its history records the answers in its own log.
+const OWN_TOOLS: [&str; 4] = ["mcp__annals__*", "mcp_annals_*", "annals_*", "annals-*"];
 
 impl Query {
     /// Parses a query string.
@@ -123,7 +123,8 @@ impl Query {
 
     /// Excludes calls and results of annals' own tools for agents: they repeat what was found.
     pub(crate) fn without_echoes(self) -> Self {
-        self.and_not(Filter::Tool(OWN_TOOLS.to_owned()))
+        let tools = OWN_TOOLS.map(|name| Filter::Tool(name.to_owned()));
+        tools.into_iter().fold(self, Query::and_not)
     }
 
     /// Requires at least one of these filters; an empty list adds nothing.

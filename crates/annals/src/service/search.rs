@@ -188,14 +188,22 @@ impl Service {
         }
     }
 
-    /// Indexes text that was written since, so that later searches read less. Without an index, does
-    /// nothing.
+    /// Returns whether the last search read text that [`update_text_index`](Self::update_text_index) would
+    /// index.
+    pub fn needs_text_index(&self) -> bool {
+        let index = self.store.has_index().then(|| self.store.index());
+        index.is_some_and(|index| index.is_ok_and(|index| index.needs_text_update()))
+    }
+
+    /// Indexes text that was written since, so that later searches read less. Other threads are answered
+    /// meanwhile. Without an index, does nothing.
     pub fn update_text_index(&self, stop: &(dyn Fn() -> bool + Sync)) {
         let inventory = self.inventory();
         if !self.store.has_index() {
             return;
         }
         if let Ok(index) = self.store.index() {
+            let index = index.with_own_connection();
             let failures = self.store.failures();
             failures.ok(index.update_text(&inventory, &|_, _| (), stop));
             failures.ok(index.update_sessions(&inventory, &|_, _| ()));

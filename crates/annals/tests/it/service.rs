@@ -141,7 +141,18 @@ fn echoes_are_left_out_only_when_asked() {
     let store = Store::new(vec![Root::claude_code(dir.path())]);
     let session = store.begin("/home/me/app").unwrap();
     session.append(Draft::user("find the zebra")).unwrap();
-    for (id, name) in [("toolu_1", "mcp__annals__search"), ("toolu_2", "Bash")] {
+    let names = [
+        "mcp__annals__search",
+        "mcp_annals_search",
+        "annals_search",
+        "annals-search",
+        "annals___search",
+        "Bash",
+        "annalist",
+    ];
+    for (number, name) in names.into_iter().enumerate() {
+        let id = format!("toolu_{number}");
+        let id = id.as_str();
         let call = Block::ToolUse {
             id: id.into(),
             name: name.into(),
@@ -156,7 +167,30 @@ fn echoes_are_left_out_only_when_asked() {
         request.without_echoes = without_echoes;
         service.search(&request, &|| false).unwrap().total
     };
-    assert_eq!((total(false), total(true)), (5, 3));
+    assert_eq!((total(false), total(true)), (15, 5));
+}
+
+/// An update of the index has a connection of its own, and says when it is of use.
+#[test]
+fn the_text_index_is_updated_beside_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let store = Store::new(vec![Root::claude_code(dir.path())]);
+    let session = store.begin("/home/me/app").unwrap();
+    session.append(Draft::user("find the zebra")).unwrap();
+    let service = Service::new(store).with_index(state.path());
+    assert!(!service.needs_text_index());
+    let search = || {
+        let found = service.search(&SearchRequest::new("zebra"), &|| false);
+        (found.unwrap().total, service.needs_text_index())
+    };
+    assert_eq!(search(), (1, true));
+    service.update_text_index(&|| false);
+    assert_eq!(search(), (1, false));
+    session.append(Draft::user("another zebra")).unwrap();
+    assert_eq!(search(), (2, true));
+    service.update_text_index(&|| false);
+    assert_eq!(search(), (2, false));
 }
 
 #[test]
