@@ -370,7 +370,7 @@ providers: list = [Provider(id='anthropic', models=[ModelInfo(id='claude-test-1'
     def test_the_list_only_grows(self):
         with tempfile.TemporaryDirectory() as scratch:
             out = Path(scratch, "prices.csv")
-            listed = ROOT / "crates" / "annals" / "data" / "prices.csv"
+            listed = ROOT / "crates" / "annals-cost" / "data" / "prices.csv"
             out.write_bytes(listed.read_bytes())
             before = set(out.read_text(encoding="utf-8").splitlines())
             told, out = self.make(scratch, "3")
