@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Measures `annals mcp`: the answer to `initialize`, searches in a large history, and sizes of answers.
 
-    bench/mcp.py --annals PROGRAM --corpus DIR [--rounds N]
+    bench/mcp.py --annals PROGRAM --corpus DIR [--state DIR] [--rounds N] [--queries]
 
-DIR is a history of tools/gencorpus (1 GB for the targets). Builds its index first, in DIR/../state. Times are wall time
+DIR is a history of tools/gencorpus (1 GB for the targets). Builds its index first, in DIR/../state unless --state
+names another directory. With --queries, prints the times of each query. Times are wall time
 from the request to the answer, and CPU time of the server.
 
 Exit codes: 0 all targets met, 1 a target missed, 2 could not run.
@@ -17,7 +18,6 @@ import sys
 import time
 from pathlib import Path
 
-TICK = os.sysconf("SC_CLK_TCK")
 # Rare and frequent words of the generator, and conditions.
 QUERIES = ["xylophonequartz", "\"needle phrase of annals\"", "error", "session cache", "\"for that\"", "role:user parser",
            "tool:Bash error", "kind:call config", "index OR cache", "-error commit", "xyl*", "conf*", "model:opus message",
@@ -60,9 +60,9 @@ class Server:
         return answer, took, len(shown.encode()) + len(text.encode())
 
     def cpu(self):
-        """Returns the CPU seconds of the server so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(") ", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICK
+        """Returns the CPU seconds of the threads of the server so far. Those that search stay for seconds."""
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
 
     def close(self):
         self.process.stdin.close()
@@ -73,9 +73,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--annals", type=Path, required=True)
     parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--state", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--queries", action="store_true")
     given = parser.parse_args()
-    state = given.corpus.resolve().parent / "state"
+    state = (given.state or given.corpus.resolve().parent / "state").resolve()
     env = {"PATH": os.environ["PATH"], "HOME": str(state), "ANNALS_STATE_DIR": str(state), "TZ": "UTC"}
     index = [given.annals, "--root", f"claude-code:{given.corpus}", "index", "build"]
     if subprocess.run(list(map(str, index)), env=env, stdout=subprocess.DEVNULL, check=False).returncode == 2:
@@ -93,16 +95,19 @@ def main():
     listed = len(json.dumps({"tools": tools}, separators=(",", ":")).encode())
     server.call("search", query="warm up")
     time.sleep(1)
-    times, sizes, hits = [], [], 0
-    cpu = server.cpu()
+    times, cpu_times, sizes, hits, times_by_query = [], [], [], 0, {}
     for _ in range(given.rounds):
         for query in QUERIES:
+            cpu = server.cpu()
             answer, took, size = server.call("search", query=query)
+            cpu_times.append(server.cpu() - cpu)
             assert not answer.get("isError"), answer
             hits += answer["structuredContent"]["total"] > 0
             times.append(took)
+            times_by_query.setdefault(query, []).append(took)
             sizes.append(size)
-    cpu_of_search = (server.cpu() - cpu) / len(times)
+    for query, took in times_by_query.items() if given.queries else ():
+        print(f"{1e3 * min(took):>8.1f} to {1e3 * max(took):>7.1f} ms  {query}")
     rows, _, size = server.call("sessions")
     sizes.append(size)
     session = rows["structuredContent"]["sessions"][0]["id"]
@@ -117,7 +122,8 @@ def main():
         ("initialize, mean of CPU, ms", 1e3 * statistics.mean(cpus), None),
         ("search, p50 of wall time, ms", 1e3 * statistics.median(times), 50),
         ("search, p95 of wall time, ms", 1e3 * statistics.quantiles(times, n=20)[-1], None),
-        ("search, mean of CPU, ms", 1e3 * cpu_of_search, None),
+        ("search, p50 of CPU, ms", 1e3 * statistics.median(cpu_times), None),
+        ("search, mean of CPU, ms", 1e3 * statistics.mean(cpu_times), None),
         ("largest default answer, bytes", max(sizes), 8_000),
         ("tools/list, bytes", listed, 6_000),
     ]

@@ -3,8 +3,10 @@
 //     node bench/node.mjs PACKAGE_DIR ROOT STATE_DIR LONG_SESSION SHORT_SESSION
 //
 // PACKAGE_DIR is bindings/node with a release build of its addon. Prints one JSON object, in the
-// units of the example `bench_calls` of the library.
+// units of the example `bench_calls` of the library. Then makes durable appends as that example does: for `N`
+// awaited ones, for `N sync` with the twin.
 import { createRequire } from "node:module";
+import readline from "node:readline";
 import path from "node:path";
 
 const [directory, root, state, longId, shortId] = process.argv.slice(2);
@@ -44,10 +46,23 @@ const found = {
   messages_sync_ms: await time(cpu, 15, 1, () => long.messagesSync()),
   parse_ms: await time(cpu, 15, 1, () => JSON.parse(json)),
 };
-for (const [durability, now] of [["os", cpu], ["disk", wall]]) {
-  const writer = await store.begin("/home/me/app", { durability });
-  found[`append_${durability}_us`] = 1000 * (await time(now, 300, 1, () => writer.user("Go on.")));
-  found[`append_${durability}_sync_us`] = 1000 * (await time(now, 300, 1, () => writer.userSync("Go on.")));
-  await writer.close();
-}
+const begin = (durability) => store.begin("/home/me/app", { durability });
+const fast = await begin("os");
+found.append_os_us = 1000 * (await time(cpu, 300, 1, () => fast.user("Go on.")));
+found.append_os_sync_us = 1000 * (await time(cpu, 300, 1, () => fast.userSync("Go on.")));
+await fast.close();
 console.log(JSON.stringify(found));
+
+const writer = await begin("disk");
+for await (const line of readline.createInterface({ input: process.stdin })) {
+  const [count, kind] = line.split(" ");
+  const times = [];
+  for (let number = 0; number < Number(count); number++) {
+    const began = wall();
+    if (kind === "sync") writer.userSync("Go on.");
+    else await writer.user("Go on.");
+    times.push(1000 * (wall() - began));
+  }
+  console.log(JSON.stringify(times));
+}
+await writer.close();

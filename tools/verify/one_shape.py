@@ -307,7 +307,10 @@ def package_differences(rows, library):
 
 
 def page_differences(rows, library):
-    yield from matching("", rows, library)
+    # A page opens a session by its address. A path may name several sessions, or a log that does not exist yet.
+    opened = library["opened"].items()
+    opened = {path: ... if "error" in session else session for path, session in opened}
+    yield from matching("", rows, {**library, "opened": opened})
 
 
 SURFACES = {"program": program_differences, "tools": tool_differences, "pages": page_differences,

@@ -85,7 +85,7 @@ class AsyncStore(_Async):
 
 @_of(
     Writer,
-    "append user assistant tool_result delegate set_todos retitle tag note compact totals",
+    "append append_raw user assistant tool_result delegate set_todos retitle tag note compact totals",
     "id agent path leaf",
 )
 class AsyncWriter(_Async):
@@ -93,10 +93,14 @@ class AsyncWriter(_Async):
 
     def __init__(self, inner: Any) -> None:
         super().__init__(inner)
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="annals-writer")
+        self._executor: Executor | None = ThreadPoolExecutor(1, thread_name_prefix="annals-writer")
 
     async def close(self) -> None:
         await _run(self._executor, self._inner.close)
+        # Later calls are refused, which needs no thread of the writer's own.
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+            self._executor = None
 
     async def __aenter__(self) -> Any:
         return self

@@ -2,21 +2,17 @@
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use annals::service::FollowedEvents;
 use annals::watch::Stopper;
 use pyo3::prelude::*;
 
 use crate::error::Result;
-use crate::process::Owner;
+use crate::process::{Owner, SIGNAL_INTERVAL};
 use crate::value::{parse, to_json};
 
 /// Number of events that wait for the reader.
 const WAITING: usize = 256;
-
-/// Longest time until Ctrl-C is noticed.
-const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Blocking iterator over events; `async for` works too.
 #[pyclass(module = "annals_store", frozen)]

@@ -4,12 +4,19 @@
 //! parent, and the threads of rayon are gone. So writers refuse, and questions use a service and a thread
 //! pool of the child.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Result, refused};
+
+/// Longest time until a signal is noticed.
+pub(crate) const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The process that loaded the module.
 static HOME: OnceLock<u32> = OnceLock::new();
@@ -22,6 +29,44 @@ pub(crate) fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send)
     py.detach(|| match child_pool() {
         None => work(),
         Some(pool) => pool.install(work),
+    })
+}
+
+/// Calls `work` in another thread, without the interpreter lock. A signal handler that raises, such as that
+/// of Ctrl-C, sets the flag that `work` is given, and the call fails with the exception.
+pub(crate) fn interruptible<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&AtomicBool) -> T + Send,
+) -> PyResult<T> {
+    let stop = AtomicBool::new(false);
+    let pool = child_pool();
+    py.detach(|| {
+        std::thread::scope(|scope| {
+            let (sender, receiver) = sync_channel(1);
+            let stop = &stop;
+            scope.spawn(move || {
+                let answer = match pool {
+                    None => work(stop),
+                    Some(pool) => pool.install(|| work(stop)),
+                };
+                // The receiver is gone after a signal.
+                let _ = sender.send(answer);
+            });
+            loop {
+                match receiver.recv_timeout(SIGNAL_INTERVAL) {
+                    Ok(answer) => return Ok(answer),
+                    Err(RecvTimeoutError::Timeout) => {
+                        if let Err(raised) = Python::attach(|py| py.check_signals()) {
+                            stop.store(true, Ordering::Relaxed);
+                            return Err(raised);
+                        }
+                    }
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err(PyRuntimeError::new_err("internal error of annals"));
+                    }
+                }
+            }
+        })
     })
 }
 

@@ -1,6 +1,7 @@
 //! The class `Store`: sessions are found, searched, begun and deleted.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use annals::layout::Env;
@@ -16,13 +17,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyMapping, PyTuple};
 use serde::Serialize;
 
-use crate::error::{Failure, Result};
+use crate::error::Result;
 use crate::follower::Follower;
 use crate::mirror::Mirror;
-use crate::process::{Owner, detached};
+use crate::process::{Owner, detached, interruptible};
 use crate::request::{Names, order, since, until, write_options, zone};
 use crate::session::Session;
-use crate::value::{Time, parse, to_json};
+use crate::value::{Time, from_python, parse, to_json};
 use crate::writer::Writer;
 
 /// A directory that holds the logs of one program.
@@ -87,22 +88,33 @@ impl Shared {
         py: Python<'_>,
         work: impl FnOnce(&Service) -> Result<T> + Send,
     ) -> Result<T> {
-        let (answer, failures) = detached(py, || {
-            let service = self.service()?;
-            let answer = work(&service);
-            let failures = service.store().failures();
-            let errors = failures.take().into_iter().map(|error| error.to_string());
-            let failures: Vec<String> = errors.chain(failures.take_notices()).collect();
-            Ok::<_, Failure>((answer, failures))
+        let answer = detached(py, || self.answer(work));
+        warn(py, answer?)
+    }
+
+    /// Like [`Self::ask`], but a signal handler that raises ends the work: its second argument returns true then.
+    fn ask_until_signal<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Service, &(dyn Fn() -> bool + Sync)) -> Result<T> + Send,
+    ) -> Result<T> {
+        let answer = interruptible(py, |stop| {
+            self.answer(|service| work(service, &|| stop.load(Ordering::Relaxed)))
         })?;
-        if !failures.is_empty() {
-            let warning = py.import("annals_store.types")?.getattr("AnnalsWarning")?;
-            let warn = py.import("warnings")?.getattr("warn")?;
-            for failure in failures {
-                warn.call1((failure, &warning))?;
-            }
-        }
-        answer
+        warn(py, answer?)
+    }
+
+    /// Calls `work`, and returns with its answer what could not be read.
+    fn answer<T>(
+        &self,
+        work: impl FnOnce(&Service) -> Result<T>,
+    ) -> Result<(Result<T>, Vec<String>)> {
+        let service = self.service()?;
+        let answer = work(&service);
+        let failures = service.store().failures();
+        let errors = failures.take().into_iter().map(|error| error.to_string());
+        let failures = errors.chain(failures.take_notices()).collect();
+        Ok((answer, failures))
     }
 
     /// Asks for rows, and converts them to Python.
@@ -114,6 +126,18 @@ impl Shared {
         let json = self.ask(py, |service| to_json(&work(service)?))?;
         parse(py, &json)
     }
+}
+
+/// Warns of what could not be read.
+fn warn<T>(py: Python<'_>, (answer, failures): (Result<T>, Vec<String>)) -> Result<T> {
+    if !failures.is_empty() {
+        let warning = py.import("annals_store.types")?.getattr("AnnalsWarning")?;
+        let warn = py.import("warnings")?.getattr("warn")?;
+        for failure in failures {
+            warn.call1((failure, &warning))?;
+        }
+    }
+    answer
 }
 
 /// Roots that are read and written together.
@@ -186,7 +210,8 @@ impl Store {
         Ok(roots.map(|root| Root(root.clone())).collect())
     }
 
-    #[pyo3(signature = (cwd, *, root=0, id=None, title=None, durability="disk"))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    #[pyo3(signature = (cwd, *, root=0, id=None, title=None, folder=None, members=None, durability="disk"))]
     fn begin(
         &self,
         py: Python<'_>,
@@ -194,17 +219,27 @@ impl Store {
         root: usize,
         id: Option<String>,
         title: Option<String>,
+        folder: Option<String>,
+        members: Option<&Bound<'_, PyMapping>>,
         durability: &str,
     ) -> Result<Writer> {
         let options = write_options(durability, false)?;
         let cwd = std::path::absolute(&cwd).map_err(|error| Error::io("resolve", &cwd, error))?;
+        let mut pairs = Vec::new();
+        if let Some(members) = members {
+            for member in members.items()?.iter() {
+                let (name, value) = member.extract::<(String, Bound<'_, PyAny>)>()?;
+                pairs.push((name, from_python(&value)?));
+            }
+        }
         let request = BeginRequest {
             cwd: cwd.display().to_string(),
             root,
             id,
             title,
+            folder,
+            members: pairs,
             options,
-            ..BeginRequest::default()
         };
         let writer = self.0.ask(py, |service| Ok(service.begin(&request)?))?;
         Ok(Writer::new(writer, options.durability))
@@ -321,28 +356,41 @@ impl Store {
         self.0.rows(py, |service| Ok(service.conversations(id)?))
     }
 
-    #[pyo3(signature = (query, *, limit=50, context=0, order=None, regex=false))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    #[pyo3(signature = (query, *, limit=50, offset=0, context=0, order=None, regex=false, project=None, since=None, until=None, first=false))]
     fn search(
         &self,
         py: Python<'_>,
         query: &str,
         limit: usize,
+        offset: usize,
         context: usize,
         order: Option<&str>,
         regex: bool,
+        project: Option<String>,
+        since: Option<Time>,
+        until: Option<Time>,
+        first: bool,
     ) -> Result<Py<PyAny>> {
         let mut request = SearchRequest::new(query);
         request.limit = limit;
+        request.offset = offset;
         request.context = context;
         request.order = order.map(self::order).transpose()?;
         request.regex = regex;
-        self.0
-            .rows(py, |service| Ok(service.search(&request, &|| false)?))
+        request.project = project;
+        request.first = first.then_some(offset.saturating_add(limit));
+        let json = self.0.ask_until_signal(py, |service, stop| {
+            request.since = self::since(service, since)?;
+            request.until = self::until(service, until)?;
+            to_json(&service.search(&request, stop)?)
+        })?;
+        parse(py, &json)
     }
 
     fn update_index(&self, py: Python<'_>) -> Result<()> {
-        self.0.ask(py, |service| {
-            service.update_text_index(&|| false);
+        self.0.ask_until_signal(py, |service, stop| {
+            service.update_text_index(stop);
             Ok(())
         })
     }

@@ -1,13 +1,13 @@
 //! The class `Writer`: a session that is open for writing.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use annals::jsonl::Durability;
 use annals::model::{Draft, Entry, Todo};
 use annals::store::SessionWriter;
 use annals::view::EntryJson;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 use crate::error::{Failure, Result, refused};
 use crate::process::{Owner, detached};
@@ -22,7 +22,12 @@ pub(crate) struct Writer {
     /// Id of the sub-agent; the main agent has none.
     #[pyo3(get)]
     agent: Option<String>,
+    /// Path of the log.
+    #[pyo3(get)]
+    path: String,
     writer: Mutex<Option<Arc<SessionWriter>>>,
+    /// Parent of the next entry when the writer was closed.
+    closed_leaf: OnceLock<Option<String>>,
     durability: Durability,
     owner: Owner,
 }
@@ -32,7 +37,9 @@ impl Writer {
         Writer {
             id: writer.session().to_string(),
             agent: writer.agent().map(|agent| agent.to_string()),
+            path: writer.path().display().to_string(),
             writer: Mutex::new(Some(Arc::new(writer))),
+            closed_leaf: OnceLock::new(),
             durability,
             owner: Owner::current(),
         }
@@ -85,6 +92,10 @@ impl Writer {
     }
 }
 
+fn leaf_of(writer: &SessionWriter) -> Option<String> {
+    writer.leaf().map(|leaf| leaf.to_string())
+}
+
 fn entries_json(writer: &SessionWriter, entries: Vec<Entry>) -> Result<String> {
     let session = writer.session();
     let rows = entries.into_iter();
@@ -94,14 +105,14 @@ fn entries_json(writer: &SessionWriter, entries: Vec<Entry>) -> Result<String> {
 
 #[pymethods]
 impl Writer {
-    #[getter]
-    fn path(&self) -> Result<String> {
-        Ok(self.writer()?.path().display().to_string())
-    }
-
+    /// Parent of the next entry; of a closed writer, the last one.
     #[getter]
     fn leaf(&self) -> Result<Option<String>> {
-        Ok(self.writer()?.leaf().map(|leaf| leaf.to_string()))
+        if let Some(leaf) = self.closed_leaf.get() {
+            return Ok(leaf.clone());
+        }
+        let writer = self.writer()?;
+        Ok(leaf_of(&writer))
     }
 
     #[pyo3(signature = (*drafts))]
@@ -116,6 +127,23 @@ impl Writer {
         self.append_all(py, parsed)
     }
 
+    /// Appends whole records of the layout, as they are.
+    #[pyo3(signature = (*records))]
+    fn append_raw(&self, py: Python<'_>, records: &Bound<'_, PyTuple>) -> Result<Py<PyAny>> {
+        let mut lines = Vec::new();
+        for record in records {
+            lines.push(match record.cast::<PyBytes>() {
+                Ok(bytes) => bytes.as_bytes().to_vec(),
+                Err(_) => from_python(&record)?.into_bytes(),
+            });
+        }
+        let json = self.write(py, |writer| {
+            let entries = writer.append_raw(lines)?;
+            entries_json(writer, entries)
+        })?;
+        parse(py, &json)
+    }
+
     #[pyo3(signature = (text, *, parent=None, id=None, timestamp=None))]
     fn user(
         &self,
@@ -125,6 +153,9 @@ impl Writer {
         id: Option<&str>,
         timestamp: Option<Time>,
     ) -> Result<Py<PyAny>> {
+        if parent.is_none() && id.is_none() && timestamp.is_none() {
+            return self.append_one(py, vec![Draft::user(text)]);
+        }
         let draft = PyDict::new(py);
         draft.set_item("role", "user")?;
         draft.set_item("content", text)?;
@@ -229,7 +260,11 @@ impl Writer {
             writer.take()
         };
         match self.owner.check("writer") {
-            Ok(()) => detached(py, || drop(taken())),
+            Ok(()) => detached(py, || {
+                if let Some(writer) = taken() {
+                    self.closed_leaf.get_or_init(|| leaf_of(&writer));
+                }
+            }),
             // The session list is the parent's to update.
             Err(_) => std::mem::forget(taken()),
         }

@@ -91,6 +91,36 @@ def test_after_fork_writers_refuse_and_questions_are_answered(store):
     assert texts == ["hello", "from the child", "from the parent"]
 
 
+class Alarm(Exception):
+    pass
+
+
+def test_a_signal_ends_a_search(store, root):
+    with store.begin("/home/me/app", durability="os") as writer:
+        for _ in range(20):
+            writer.append(*["some words of a message"] * 1000)
+    folder = os.path.dirname(writer.path)
+    lines = open(writer.path).read()
+    for number in range(10):
+        id = f"{number:08d}-0000-4000-8000-000000000000"
+        with open(os.path.join(folder, f"{id}.jsonl"), "w") as copy:
+            copy.write(lines.replace(writer.id, id))
+
+    def ring(*_):
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        # No word that would select records: all of them are read.
+        with pytest.raises(Alarm):
+            Store(root, state=root.path + "-state", index=False).search("[a-z]+ [0-9]+x", regex=True)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert store.search("some", limit=1, first=True)["at_least"] is True
+
+
 APPEND = """
 import sys
 from annals_store import Root, Store

@@ -33,6 +33,7 @@ def test_a_session_is_written_read_and_resumed(store):
         assert (writer.agent, os.path.basename(writer.path)) == (None, writer.id + ".jsonl")
         assert writer.leaf == result["id"]
         id = writer.id
+    assert (writer.leaf, os.path.basename(writer.path)) == (result["id"], id + ".jsonl")
     with store.resume(id) as again:
         last = again.append("And now?", {"role": "assistant", "content": "A flag."})
         assert [entry["role"] for entry in last] == ["user", "assistant"]
@@ -158,6 +159,25 @@ def test_search_cost_and_check(store):
     assert [flaw["severity"] for report in store.check() for flaw in report["flaws"]] == ["error"]
 
 
+def test_a_search_is_limited_to_a_project_and_a_time(store):
+    with store.begin("/home/me/app") as writer:
+        for day in (1, 2, 3):
+            writer.user(f"needle {day}", timestamp=f"2026-03-0{day}T12:00:00Z")
+    with store.begin("/home/me/other") as other:
+        other.user("needle 4", timestamp="2026-03-04T12:00:00Z")
+    texts = lambda **options: [hit["snippet"] for hit in store.search("needle", order="oldest", **options)["hits"]]  # noqa: E731
+    assert texts() == ["needle 1", "needle 2", "needle 3", "needle 4"]
+    assert texts(project="/home/me/app") == ["needle 1", "needle 2", "needle 3"]
+    assert texts(project="/home/me/app", offset=1, limit=1) == ["needle 2"]
+    assert texts(since="2026-03-03") == ["needle 3", "needle 4"]
+    assert texts(until=datetime(2026, 3, 2, tzinfo=timezone.utc)) == ["needle 1"]
+    found = store.search("needle", limit=1, first=True)
+    assert (len(found["hits"]), found["at_least"]) == (1, True)
+    with pytest.raises(AnnalsError) as error:
+        store.search("needle", since="soon")
+    assert error.value.kind == "bad_input"
+
+
 def test_following_goes_on_after_a_cursor(store):
     writer = store.begin("/home/me/app")
     writer.user("before")
@@ -195,6 +215,22 @@ def test_the_context_is_what_an_agent_sends(store):
         "text", "text", "tool_use", "tool_result", "text", "text"]
     assert context[-1]["content"][0]["text"] == "No response requested."
     assert len(store.session(writer.id).context(result["id"])[2]["content"]) == 1
+
+
+def test_members_of_layouts_and_whole_records_are_written(tmp_path):
+    store = Store(Root("clog", tmp_path / "storage"), state=tmp_path / "state", zone="UTC")
+    with store.begin("/srv", id="thread_a1", title="Errors", members={"channel": "telegram"}) as writer:
+        writer.user("What happened?")
+    row = store.sessions()[0]
+    assert (row["thread"], row["channel"], row["title"]) == ("thread_a1", "telegram", "Errors")
+    chorus = Store(Root("chorus", tmp_path / ".chorus"), state=tmp_path / "state", zone="UTC")
+    with chorus.begin(tmp_path, folder="ws-1/agent-a", members={"branchName": "main"}) as writer:
+        record = {"uuid": "m1", "type": "user", "content": "Why? ✓", "timestamp": "2026-03-01T12:00:00Z"}
+        entries = writer.append_raw(record, json.dumps({**record, "uuid": "m2"}).encode())
+        assert [entry["id"] for entry in entries] == ["m1", "m2"]
+    session = chorus.session(writer.id)
+    assert (session.info["workspace"], session.info["agent"], session.info["git_branch"]) == ("ws-1", "agent-a", "main")
+    assert session.raw("m1") == json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def test_conversion(store, tmp_path):

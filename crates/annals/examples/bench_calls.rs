@@ -3,15 +3,17 @@
 //!
 //! `cargo run --release -p annals --example bench_calls -- ROOT STATE_DIR LONG_SESSION SHORT_SESSION`
 //!
-//! Prints one JSON object: microseconds of CPU for a call, milliseconds of CPU for the rows as JSON
-//! text, and microseconds for an append, of CPU without the sync and of wall time with it.
+//! Prints one JSON object: microseconds of CPU for a call and for an append without the sync, and milliseconds of
+//! CPU for the rows as JSON text. Then, for each number on standard input, makes as many durable appends and prints
+//! the microseconds of wall time of each, as a JSON array. So appends of several programs can be measured in turn.
 
+use std::io::{BufRead as _, Write as _};
 use std::time::{Duration, Instant};
 
 use annals::jsonl::Durability;
 use annals::model::Draft;
 use annals::service::{BeginRequest, MessagesRequest, Service};
-use annals::store::{Root, Store, WriteOptions};
+use annals::store::{Root, SessionWriter, Store, WriteOptions};
 use annals::view::EntryJson;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -39,23 +41,32 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         serde_json::to_string(&rows)?;
         Ok(())
     })?;
-    let append_os = append(&service, Durability::Os, cpu_now)?;
-    let append_disk = append(&service, Durability::Disk, wall_now)?;
+    let writer = begin(&service, Durability::Os)?;
+    let append_os = median(300, 1, cpu_now, || append(&writer))?;
     let us = |time: Duration| time.as_secs_f64() * 1e6;
     println!(
-        r#"{{"call_us":{:.3},"messages_ms":{:.3},"append_os_us":{:.3},"append_disk_us":{:.3}}}"#,
+        r#"{{"call_us":{:.3},"messages_ms":{:.3},"append_os_us":{:.3}}}"#,
         us(call),
         us(messages) / 1e3,
-        us(append_os),
-        us(append_disk)
+        us(append_os)
     );
+    let writer = begin(&service, Durability::Disk)?;
+    for line in std::io::stdin().lock().lines() {
+        let mut times = Vec::new();
+        for _ in 0..line?.trim().parse::<u32>()? {
+            let began = Instant::now();
+            append(&writer)?;
+            times.push(us(began.elapsed()));
+        }
+        println!("{}", serde_json::to_string(&times)?);
+        std::io::stdout().flush()?;
+    }
     Ok(())
 }
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Appends prompts one by one, and converts their entries to rows as the packages do.
-fn append(service: &Service, durability: Durability, now: fn() -> Duration) -> Fallible<Duration> {
+fn begin(service: &Service, durability: Durability) -> Fallible<SessionWriter> {
     let request = BeginRequest {
         cwd: "/home/me/app".to_owned(),
         options: WriteOptions {
@@ -64,14 +75,14 @@ fn append(service: &Service, durability: Durability, now: fn() -> Duration) -> F
         },
         ..BeginRequest::default()
     };
-    let writer = service.begin(&request)?;
-    let session = writer.session();
-    let one = || -> Fallible<()> {
-        let entry = writer.append(Draft::user("Go on."))?;
-        serde_json::to_string(&EntryJson::for_session(entry, &session))?;
-        Ok(())
-    };
-    median(300, 1, now, one)
+    Ok(service.begin(&request)?)
+}
+
+/// Appends a prompt, and converts its entry to a row as the packages do.
+fn append(writer: &SessionWriter) -> Fallible<()> {
+    let entry = writer.append(Draft::user("Go on."))?;
+    serde_json::to_string(&EntryJson::for_session(entry, &writer.session()))?;
+    Ok(())
 }
 
 /// Returns the time of a call: the median of several rounds of calls.
@@ -97,9 +108,4 @@ fn median(
 fn cpu_now() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
-}
-
-fn wall_now() -> Duration {
-    static BEGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    BEGIN.get_or_init(Instant::now).elapsed()
 }
