@@ -1,6 +1,6 @@
 //! The column next to a conversation: prompts, branches, sub-agents; cost, files, todos, notes.
 
-use annals::model::{Body, OutlineKind, TodoStatus};
+use annals::model::{Body, Outline, OutlineKind, TodoStatus};
 use annals::service::{OpenSession, SessionRow};
 use annals::tree::shorten;
 use annals_render::size;
@@ -53,29 +53,35 @@ impl Outlined {
             .session
             .log(branch.log)
             .map(|(_, scan, _)| &scan.outlines);
-        let (mut prompts, mut compactions) = (Vec::new(), Vec::new());
-        for at in &branch.path {
-            let Some(outline) = outlines.and_then(|outlines| outlines.get(*at)) else {
-                continue;
-            };
+        let known = |at: &usize| outlines.and_then(|outlines| outlines.get(*at));
+        let link = |outline: &Outline, text: String| {
             let id = outline.id().map(|id| id.to_string());
             let key = id.unwrap_or_else(|| format!(":{}", outline.span.line));
-            let link = |text: String| Link {
+            Link {
                 href: format!("{}#{}", branch.address(path, &[("at", &key)]), anchor(&key)),
                 text,
                 note: String::new(),
                 is_current: false,
-            };
-            if outline.kind == OutlineKind::Compaction {
-                let time = outline.time.map(|time| app.clock().ago(time));
-                compactions.push(link(format!("Compaction {}", time.unwrap_or_default())));
-            } else if let Some(prompt) = outline.prompt() {
-                let text = app.line(prompt);
-                prompts.push(link(shorten(&text, MAX_PROMPT).to_string()));
             }
-        }
-        let more_prompts = prompts.len().saturating_sub(MAX_LISTED);
-        prompts.drain(..more_prompts);
+        };
+        let all: Vec<&Outline> = branch.path.iter().filter_map(known).collect();
+        let is_compaction = |outline: &&&Outline| outline.kind == OutlineKind::Compaction;
+        let compactions = all.iter().filter(is_compaction).map(|outline| {
+            let time = outline.time.map(|time| app.clock().ago(time));
+            link(outline, format!("Compaction {}", time.unwrap_or_default()))
+        });
+        let compactions = compactions.collect();
+        // A long session has many prompts, of which the last are listed.
+        let prompting = all.iter().filter(|outline| !is_compaction(outline));
+        let prompting = prompting.filter_map(|outline| Some((*outline, outline.prompt()?)));
+        let prompting: Vec<(&Outline, &str)> = prompting.collect();
+        let more_prompts = prompting.len().saturating_sub(MAX_LISTED);
+        let listed = prompting.iter().skip(more_prompts);
+        let prompts = listed.map(|(outline, prompt)| {
+            let text = app.line(prompt);
+            link(outline, shorten(&text, MAX_PROMPT).to_string())
+        });
+        let prompts = prompts.collect();
         let leaf = branch.path.iter().rev();
         let leaf = leaf.filter_map(|at| outlines?.get(*at)?.id());
         let leaves: Vec<String> = leaf.take(8).map(|id| id.to_string()).collect();
