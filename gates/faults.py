@@ -99,6 +99,8 @@ DATABASES = ("opencode",)
 # Layouts that annals reads only.
 READ_ONLY = ("droid", "cline", "aider")
 CHORUS = ("chorus",)
+# Layouts whose program can be started with a session.
+RESUMED = tuple(name for name in ROOTS if name not in ("chorus", "clog", "orchestrator", "cline", "aider"))
 
 
 # Sessions of older versions of Gemini CLI and OpenCode, to which annals does not append.
@@ -170,7 +172,8 @@ TODOS = '<[{"content": "gate", "status": "pending"}]'
 VERBS = (
     Verb(()),
     Verb(("projects",)),
-    Verb(("doctor",)),
+    # It shows the size of the index, so its answer depends on it.
+    Verb(("doctor",), situations=("plain", "archived")),
     Verb(("sessions",)),
     Verb(("sessions", "-n", "1")),
     Verb(("conversations",)),
@@ -208,7 +211,7 @@ VERBS = (
     Verb(("pin",)),
     Verb(("repair", "--list")),
     Verb(("statusline", "<{}")),
-    Verb(("resume", "{id}", "--print")),
+    Verb(("resume", "{id}", "--print"), RESUMED),
     Verb(("chorus", "workspaces"), CHORUS),
     Verb(("chorus", "agents"), CHORUS),
     Verb(("chorus", "settings"), CHORUS),
@@ -441,7 +444,7 @@ class Scene:
                 for path, content in self.stage.everything().items()
                 if path.startswith(tops)
             }
-        out, err = (text.replace(base, b"{base}") for text in (run.stdout, run.stderr))
+        out, err = (FREE_SPACE.sub(b"0", text.replace(base, b"{base}")) for text in (run.stdout, run.stderr))
         return Answer(run.returncode, out, err, files)
 
     def until_idle(self, words, around):
@@ -504,6 +507,9 @@ def interrupt_when_idle(process, is_traced):
                 os.kill(pid, signal.SIGINT)
             asleep = 0
 
+
+# The free space of the disk, which `doctor` shows, changes at any time.
+FREE_SPACE = re.compile(rb'(?<="free_bytes": )[0-9]+|(?<=, )[0-9.]+ [kMGT]?B(?= free)')
 
 # Companion files contain the inode of their log, which is new in every run.
 INODE = re.compile(rb',"inode":\d+')

@@ -1,7 +1,7 @@
 """The operations that gates interrupt, one row each. A new verb of the program is a new row.
 
 `{id}` is the first session of the fixture, `{token}` a new word in every run, `{base}` and `{root}`
-are paths of the stage. A last word that starts with `<` is the standard input of the command. A
+are paths of the stage, `{layout}` is its layout. A last word that starts with `<` is the standard input of the command. A
 command that starts with a path runs another program.
 """
 
@@ -224,32 +224,32 @@ SCRIPTS = (
     Script(
         "convert to chorus",
         {name: PLAIN[name] for name in ("claude-code", "clog", "orchestrator")},
-        ("convert", "{root}", "--to", "chorus", "--into", "{base}/out"),
+        ("convert", "{layout}:{root}", "--to", "chorus", "--into", "{base}/out"),
         goal="same",
     ),
     Script(
         "convert to claude-code",
         {**{name: PLAIN[name] for name in PLAIN if name != "claude-code"}, **ROWS},
-        ("convert", "{root}", "--to", "claude-code", "--into", "{base}/out"),
+        ("convert", "{layout}:{root}", "--to", "claude-code", "--into", "{base}/out"),
         goal="same",
     ),
     Script(
         "convert to clog",
         {"claude-code": FAMILY["claude-code"]},
-        ("convert", "{root}", "--to", "clog", "--into", "{base}/out"),
+        ("convert", "{layout}:{root}", "--to", "clog", "--into", "{base}/out"),
         goal="same",
     ),
     Script(
         "convert to orchestrator",
         {"claude-code": FAMILY["claude-code"], "chorus": PLAIN["chorus"]},
-        ("convert", "{root}", "--to", "orchestrator", "--into", "{base}/out"),
+        ("convert", "{layout}:{root}", "--to", "orchestrator", "--into", "{base}/out"),
         goal="same",
     ),
     *(
         Script(
             f"convert to {layout}",
             {"claude-code": FAMILY["claude-code"], "chorus": PLAIN["chorus"]},
-            ("convert", "{root}", "--to", layout, "--into", "{base}/out"),
+            ("convert", "{layout}:{root}", "--to", layout, "--into", "{base}/out"),
             goal="same",
         )
         for layout in ("codex", "gemini", "pi", "qwen", "copilot")
@@ -257,7 +257,7 @@ SCRIPTS = (
     Script(
         "convert without what is archived",
         {"claude-code": FAMILY["claude-code"]},
-        ("convert", "{root}", "--to", "chorus", "--into", "{base}/out", "--without-archived"),
+        ("convert", "{layout}:{root}", "--to", "chorus", "--into", "{base}/out", "--without-archived"),
         prepare=(
             ("archive", "{id}", "--keep-source", "--apply"),
             (PYTHON, "-I", "-S", "-c", LOSE, "{root}"),

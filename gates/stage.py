@@ -161,8 +161,8 @@ class Stage:
         }
 
     def fill(self, arguments):
-        """Replaces `{base}` and `{root}` in a command by the paths of the stage."""
-        places = {"{base}": str(self.base), "{root}": str(self.root)}
+        """Replaces `{base}` and `{root}` in a command by the paths of the stage, and `{layout}`."""
+        places = {"{base}": str(self.base), "{root}": str(self.root), "{layout}": self.layout}
         filled = []
         for argument in arguments:
             for name, place in places.items():

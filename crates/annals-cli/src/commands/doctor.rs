@@ -6,13 +6,14 @@ use std::path::Path;
 
 use annals::archive::Archive;
 use annals::layout::resume_command;
-use annals::store::{Inventory, Root, Session, SessionInfo};
+use annals::store::{Inventory, Root, Session, SessionInfo, Store};
 use anyhow::Result;
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Outcome;
+use super::archive::warn_unread;
 use super::overview::{expiring_sessions, flaw_counts, is_in_root, is_overdue, root_bytes};
 use crate::config::Config;
 use crate::context::{Context, environment, leak};
@@ -184,49 +185,59 @@ fn root_report(
         sessions: own.len(),
         archived: own.iter().filter(|session| session.archived).count(),
         bytes: root_bytes(inventory, root),
-        version: newest.and_then(|session| recorded_version(inventory, session)),
+        version: newest.and_then(|session| recorded_version(root, inventory, session)),
         access: match root.layout.writer() {
             None => "read only",
-            Some(_) if system::is_writable(&root.path) => "read and write",
+            Some(_) if system::is_writable(&root.path, root.failures()) => "read and write",
             Some(_) => "no permission to write",
         },
     }
 }
 
-/// Returns the version of the agent program in the last messages of a session. A session that cannot
-/// be read has none: its list already reports that.
-fn recorded_version(inventory: &Inventory, session: &SessionInfo) -> Option<String> {
+/// Returns the version of the agent program in the last messages of a session.
+fn recorded_version(root: &Root, inventory: &Inventory, session: &SessionInfo) -> Option<String> {
     const MESSAGES: usize = 5;
     let mut files = inventory.sessions.iter();
     let files = files.find(|files| files.main_path() == session.file)?;
-    let session = Session::read_tail(files.clone(), MESSAGES).ok()?;
-    let entries = session.last_messages(MESSAGES).ok()?;
+    let entries = Session::read_tail(files.clone(), MESSAGES);
+    let entries = entries.and_then(|session| session.last_messages(MESSAGES));
+    let entries = entries
+        .map_err(|error| root.failures().report(error))
+        .ok()?;
     entries
         .into_iter()
         .rev()
         .find_map(|entry| entry.context.version)
 }
 
-fn state(context: &Context, places: &system::Places) -> State {
-    let dir = context.state_dir();
+/// Returns a value that could be read; otherwise reports the error.
+fn read<T>(store: &Store, result: annals::Result<T>) -> Option<T> {
+    result.map_err(|error| store.failures().report(error)).ok()
+}
+
+fn state(context: &mut Context, places: &system::Places) -> State {
+    let dir = context.state_dir().to_owned();
+    let dir = dir.as_path();
+    let archive = Archive::open(dir).reporting_to(context.store.failures());
+    let (archived, damaged) = read(&context.store, archive.sessions()).unwrap_or_default();
+    warn_unread(&damaged, context);
     let store = &context.store;
     let index = store.index().and_then(|index| index.files());
     let index_bytes = index.ok().filter(|files| !files.is_empty());
-    let archive = Archive::open(dir).reporting_to(store.failures());
-    let (archived, _) = archive.sessions().unwrap_or_else(|error| {
+    let (repaired, unread) = read(store, store.repairs().list()).unwrap_or_default();
+    for error in unread {
         store.failures().report(error);
-        Default::default()
-    });
-    let repaired = store.repairs().list();
+    }
+    let trashed = read(store, store.trash().items()).unwrap_or_default();
     State {
         place: places.known(dir),
-        writable: system::is_writable(existing(dir)),
+        writable: system::is_writable(existing(dir), store.failures()),
         free_bytes: system::free_bytes(existing(dir)),
         index_bytes: index_bytes.map(|files| files.iter().map(|file| file.bytes).sum()),
         archived_sessions: archived.iter().map(|it| it.sessions.len()).sum(),
         archived_last: archived.iter().map(|it| it.archived()).max(),
-        trashed_sessions: store.trash().items().map_or(0, |items| items.len()),
-        repaired_files: repaired.map_or(0, |(files, _)| files.len()),
+        trashed_sessions: trashed.len(),
+        repaired_files: repaired.len(),
         pinned_sessions: context.pins_or_none().iter().count(),
     }
 }

@@ -9,6 +9,7 @@ use annals::model::{AgentId, ArtifactKind, Todo, TodoStatus};
 use annals::store::{SessionFiles, SessionWriter, WriteOptions};
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
+use serde::Deserialize;
 
 use super::todos::{self, TodoList, TodosJson};
 use super::{Outcome, choose, input};
@@ -239,9 +240,29 @@ fn apply_action(action: &Change, typed: Option<&str>, mut list: Vec<Todo>) -> Re
 
 /// Refuses unknown members and statuses, which would be lost when the list is rewritten.
 fn refuse_unknown_members(path: &Path, document: &[u8]) -> Result<()> {
-    const KNOWN_MEMBERS: [&str; 5] = ["content", "status", "priority", "activeForm", "id"];
-    let items: Option<Vec<BTreeMap<String, serde_json::Value>>> =
-        serde_json::from_slice(document).ok();
+    type Items = Vec<BTreeMap<String, serde_json::Value>>;
+    /// A list with the session that it belongs to, as Qwen Code stores it.
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct NamedList {
+        todos: Items,
+        #[serde(rename = "sessionId")]
+        _session: Option<String>,
+    }
+    // annals writes the last one, to lists of Qwen Code.
+    const KNOWN_MEMBERS: [&str; 6] = [
+        "content",
+        "status",
+        "priority",
+        "activeForm",
+        "id",
+        "annals",
+    ];
+    let named = serde_json::from_slice::<NamedList>(document);
+    let items = match named {
+        Ok(list) => Some(list.todos),
+        Err(_) => serde_json::from_slice::<Items>(document).ok(),
+    };
     let strange = match &items {
         None if document.trim_ascii().is_empty() => None,
         None => Some("something that is not a list of todos".to_owned()),

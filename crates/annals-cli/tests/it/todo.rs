@@ -42,6 +42,33 @@ fn todo_edits_and_lists() {
     assert_snapshot!("todos_none", stage.annals(&["todos"]));
 }
 
+/// A list that annals wrote can be added to, in every layout that has todos of one kind or the other.
+#[test]
+fn second_todo_is_added_in_every_layout() {
+    let fixtures = [
+        ("claude-code", "2.1.325-s03-todos"),
+        ("chorus", "chorus-plain"),
+        ("clog", "agents-todos-origin"),
+        ("orchestrator", "one-day"),
+        ("codex", "0.80-s01-qa"),
+        ("gemini", "patches-tools"),
+        ("pi", "0.73-s01-qa"),
+        ("qwen", "0.24-s01-qa"),
+        ("copilot", "1.0-s01-qa"),
+    ];
+    for (layout, fixture) in fixtures {
+        let stage = Stage::with_fixture_of(layout, fixture);
+        let listed = stage.annals(&["sessions", "--json"]).json();
+        let id = listed["sessions"][0]["id"].as_str().unwrap();
+        for text in ["the first", "the second"] {
+            stage.annals(&["todos", "add", id, text]).fine();
+        }
+        let todos = stage.annals(&["todos", id]);
+        let both = ["the first", "the second"].map(|text| todos.out.contains(text));
+        assert_eq!(both, [true, true], "{layout}: {todos}");
+    }
+}
+
 #[test]
 fn options_after_the_todo_text_are_parsed() {
     let stage = begun();

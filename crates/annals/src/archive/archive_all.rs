@@ -279,7 +279,8 @@ impl RootKeeper<'_> {
         let (archive, suspects) = (self.archive, self.suspects);
         let plan = |root: &RootArchive, manifest: &mut Manifest| {
             let plan = |group: &Group<'_>| {
-                let plan = session::planned(&group.sessions, &group.files, root, manifest);
+                let (sessions, files) = (&group.sessions, &group.files);
+                let plan = session::planned(sessions, files, root, manifest, &mut |_| {});
                 let known = group.files.files.iter();
                 let known = known.filter_map(|(path, _)| manifest.files.get(path));
                 let mut known = known.map(|member| member.location(&root.dir));

@@ -59,7 +59,10 @@ impl Store {
         let archive = self.archive()?;
         let root = archive.archive_of(&holdings.root, holdings.lone);
         archive.with_known(&root, |manifest| {
-            Ok(planned(group, &holdings, &root, manifest))
+            let mut failed = None;
+            let fail = &mut |error| _ = failed.get_or_insert(error);
+            let plan = planned(group, &holdings, &root, manifest, fail);
+            failed.map_or(Ok(plan), Err)
         })
     }
 
@@ -73,7 +76,7 @@ impl Store {
         let holdings = holdings(group, false)?;
         let contents = contents(group, &holdings)?;
         archive.with_locked(&holdings.root, holdings.lone, |root, manifest| {
-            let plan = planned(group, &holdings, root, manifest);
+            let plan = planned(group, &holdings, root, manifest, &mut |_| {});
             let stored = store(root, manifest, contents, now, Some(&suspects))?;
             verify_written(root, manifest, &stored.written)?;
             Ok(done(plan, &stored, manifest, &holdings.files))
@@ -104,7 +107,7 @@ impl Store {
         let holdings = holdings(group, true)?;
         let contents = contents(group, &holdings)?;
         archive.with_locked(&holdings.root, holdings.lone, |root, manifest| {
-            let plan = planned(group, &holdings, root, manifest);
+            let plan = planned(group, &holdings, root, manifest, &mut |_| {});
             // Copies that cannot be read are replaced, so all of them are read.
             let stored = store(root, manifest, contents, now, None)?;
             if let Some(gone) = stored.missing.first() {
@@ -314,13 +317,15 @@ pub(super) fn holdings(group: &[&SessionFiles], removing: bool) -> Result<FileSe
     }
 }
 
+/// Plans copies. A stored copy that cannot be examined is replaced, and its error is passed to `fail`.
 pub(super) fn planned(
     group: &[&SessionFiles],
     holdings: &FileSet,
     root: &RootArchive,
     manifest: &Manifest,
+    fail: &mut dyn FnMut(Error),
 ) -> Archived {
-    let (added, unchanged) = changes(&holdings.files, &holdings.ids, root, manifest);
+    let (added, unchanged) = changes(&holdings.files, &holdings.ids, root, manifest, fail);
     let main = holdings.files.first().map(|(main, _)| main.as_path());
     let known = main.and_then(|main| manifest.files.get(main));
     let same = |known: &Member| {
@@ -358,13 +363,15 @@ pub(super) fn changes(
     ids: &[FileId],
     root: &RootArchive,
     manifest: &Manifest,
+    fail: &mut dyn FnMut(Error),
 ) -> (u64, bool) {
     let (mut added, mut unchanged) = (0, true);
     for ((within, is_log), id) in files.iter().zip(ids) {
         let known = manifest.files.get(within);
-        let is_there = |known: &Member| {
-            let there = known.location(&root.dir).symlink_metadata();
-            there.is_ok_and(|there| {
+        let mut is_there = |known: &Member| {
+            let there = jsonl::metadata_if_exists(&known.location(&root.dir));
+            let there = there.map_err(|error| fail(error.into())).ok().flatten();
+            there.is_some_and(|there| {
                 let there = FileId::from(&there);
                 there.len >= known.packed && there.ctime_ns == known.packed_ctime_ns
             })

@@ -28,7 +28,8 @@ impl Service {
         if !roots.iter().any(|root| root.layout.writer().is_some()) {
             roots.extend(first_writable_root(env));
         }
-        roots.extend(archived.into_iter().filter(|root| !root.path.exists()));
+        let is_gone = |root: &Root| root.path.try_exists().is_ok_and(|exists| !exists);
+        roots.extend(archived.into_iter().filter(is_gone));
         let store = Store::new(roots).reporting_to(&failures).with_state(&state);
         let zone = system_zone(env).unwrap_or(TimeZone::UTC);
         let mut service = Service::new(store).with_zone(zone);

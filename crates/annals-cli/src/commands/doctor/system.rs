@@ -5,8 +5,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use annals::layout::Env;
-use annals::store::Root;
+use annals::store::{ReadFailures, Root};
 use rustix::fs::{Access, access, statvfs};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::terminal::out::Out;
@@ -149,8 +150,15 @@ impl Places {
 }
 
 /// Returns whether the user may create files in a directory.
-pub(super) fn is_writable(dir: &Path) -> bool {
-    access(dir, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+pub(super) fn is_writable(dir: &Path, failures: &ReadFailures) -> bool {
+    match access(dir, Access::WRITE_OK | Access::EXEC_OK) {
+        Ok(()) => true,
+        Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::NOENT | Errno::NOTDIR) => false,
+        Err(error) => {
+            failures.report(annals::Error::io("read", dir, error.into()));
+            false
+        }
+    }
 }
 
 /// Returns the space that is left for the user on the file system of a directory.

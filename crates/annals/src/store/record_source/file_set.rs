@@ -146,7 +146,11 @@ fn add_files(from: &Path, place: &Path, found: &mut Vec<(PathBuf, FileId)>) -> i
     if leads_through_link(from, place) {
         return refuse_link(place);
     }
-    let is_dir = place.symlink_metadata().is_ok_and(|it| it.is_dir());
+    let is_dir = match place.symlink_metadata() {
+        Ok(metadata) => metadata.is_dir(),
+        Err(error) if is_absent(&error) => false,
+        Err(error) => return Err(of_part(place, &error)),
+    };
     if !is_dir {
         return add_file(place, found);
     }
