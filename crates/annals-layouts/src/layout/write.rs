@@ -110,6 +110,12 @@ pub trait Writer: Sync {
     /// Copies a record into a fork, unchanged except for ids that must differ.
     fn copy_record(&self, record: &[u8], graft: &ForkEdit<'_>) -> Result<Vec<u8>>;
 
+    /// Returns the rows that a record of a database was made from, for a conversion back.
+    fn rows_of_record(&self, record: &str) -> Result<Vec<RowEdit>> {
+        let _ = record;
+        Err(Error::refused("the layout has no database"))
+    }
+
     /// Facts about the writer.
     fn writer_spec(&self) -> &'static WriterSpec {
         &WriterSpec::DEFAULT

@@ -1,4 +1,4 @@
-//! The layout of OpenCode, read-only.
+//! The layout of OpenCode.
 //!
 //! ```text
 //! opencode.db (-wal, -shm)       everything, from version 1.2 on: an SQLite database in WAL mode
@@ -14,6 +14,7 @@
 //! | `session` | `id`, `parent_id` (session that a sub-agent works for), `directory`, `title`, `version`, `agent`, `revert` (JSON with the `messageID` from which on the messages are reverted), `time_created` |
 //! | `message` | `id`, `session_id`, `time_created`, `data` (JSON) |
 //! | `part` | `id`, `message_id`, `data` (JSON) |
+//! | `todo` | all, if there is such a table |
 //!
 //! `message.data` of a prompt is `{role: "user", time, agent, model}`; of a reply `{role: "assistant", path
 //! {cwd}, modelID, cost, tokens {input, output, reasoning, cache {read, write}}, finish, error?,
