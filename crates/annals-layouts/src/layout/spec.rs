@@ -45,6 +45,9 @@ pub struct LayoutSpec {
     /// Whether the layout's program reads a conversation by following parent links from its end. Such
     /// a program loses everything before a broken link.
     pub follows_parent_links: bool,
+    /// What annals does not change in a database, and what does; `None` if nothing of the layout is in a
+    /// database that is written.
+    pub limits: Option<&'static str>,
     /// Whether the root is one file instead of a directory.
     pub root_is_file: bool,
     /// Whether settings, and files of the root that the layout does not know, may contain keys, so that
@@ -93,6 +96,7 @@ impl LayoutSpec {
             unlisted_in: None,
             derived_database: None,
             follows_parent_links: false,
+            limits: None,
             root_is_file: false,
             has_secret_files: false,
             usage_needle: None,

@@ -102,7 +102,7 @@ impl Session {
 }
 
 /// Returns whether an entry is the summary that follows a compaction.
-fn is_summary(entry: &Entry) -> bool {
+pub(crate) fn is_summary(entry: &Entry) -> bool {
     matches!(&entry.body, Body::Message(message) if message.compact_summary)
 }
 

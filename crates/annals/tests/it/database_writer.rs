@@ -466,3 +466,81 @@ fn sub_agent_is_written_to_a_database() {
     let refused = writer.spawn(&Spawn::new(named, "general", "")).unwrap_err();
     assert!(refused.to_string().contains("ses_"), "{refused}");
 }
+
+/// What annals does not do in a database changes nothing and names what does it.
+#[test]
+fn other_changes_of_a_database_are_refused() {
+    let copy = copy();
+    let before = tables(&database(&copy));
+    let store = copy.store();
+    let files = store.inventory().sessions.remove(0);
+    let now = "2026-11-20T10:00:00Z".parse().unwrap();
+    let refused = store.trash().move_in(&files, now).unwrap_err();
+    assert!(
+        refused.to_string().contains("opencode session delete"),
+        "{refused}"
+    );
+    let refused = copy.writer(SESSION).set_todos(&[]).unwrap_err();
+    assert!(refused.to_string().contains("its agent"), "{refused}");
+    assert_eq!(tables(&database(&copy)), before);
+}
+
+/// Records of a conversion that somebody changed write nothing, or rows that can be read.
+#[test]
+fn changed_records_are_refused_or_written_as_a_whole() {
+    let copy = copy();
+    let dir = tempfile::tempdir().unwrap();
+    let there = annals::store::Root::new("clog", dir.path().join("there")).unwrap();
+    let convert = |from: &annals::store::Root, to: &annals::store::Root| {
+        let selection = convert::ConvertSelection::Root(from.clone());
+        let plan = convert::plan(selection, to.clone(), None).unwrap();
+        convert::run(&plan, &Default::default(), &|_, _| ()).unwrap()
+    };
+    convert(&copy.root, &there);
+    let empty = || {
+        let connection = Connection::open(database(&copy)).unwrap();
+        let all =
+            "PRAGMA foreign_keys = ON; DELETE FROM session; DELETE FROM message; DELETE FROM part";
+        connection.execute_batch(all).unwrap();
+    };
+    let mut logs = Vec::new();
+    let mut pending = vec![there.path.clone()];
+    while let Some(path) = pending.pop() {
+        match path.is_dir() {
+            true => pending.extend(
+                std::fs::read_dir(&path)
+                    .unwrap()
+                    .map(|it| it.unwrap().path()),
+            ),
+            false => logs.push(path),
+        }
+    }
+    for (old, new) in [
+        (r#""id":"ses_"#, r#""id":"../ses_"#),
+        (r#""session":"ses_"#, r#""session":"ses_x"#),
+        (r#""created":"#, r#""created":"never","was":"#),
+        (r#""project_id":"#, r#""project_id":"nowhere","was":"#),
+        (r#""title":"#, r#""was":"#),
+        (r#""parts":["#, r#""parts":[1,null,"#),
+        (r#""data":{"#, r#""data":[{"#),
+    ] {
+        empty();
+        let before = tables(&database(&copy));
+        let mut kept = Vec::new();
+        for log in &logs {
+            let text = std::fs::read_to_string(log).unwrap();
+            std::fs::write(log, text.replace(old, new)).unwrap();
+            kept.push((log, text));
+        }
+        let report = convert(&there, &copy.root);
+        let after = tables(&database(&copy));
+        match report.failed.is_empty() {
+            true => drop(copy.read(SESSION)),
+            false => assert_eq!(after, before, "{old}: {:?}", report.failed),
+        }
+        let is_other = new.contains("ses_x") || new.contains("../ses_");
+        assert!(!is_other || !report.failed.is_empty(), "{old}");
+        kept.into_iter()
+            .for_each(|(log, text)| std::fs::write(log, text).unwrap());
+    }
+}

@@ -552,11 +552,11 @@ fn every_change_is_refused_and_changes_nothing() {
         let has_rows = case.layout.row_writer().is_some();
         let refused = |result: annals::Result<()>| {
             let error = result.unwrap_err().to_string();
-            assert!(
-                error.contains("does not write it"),
-                "{}: {error}",
-                case.name
-            );
+            let wanted = match has_rows {
+                true => "`opencode session delete ID`",
+                false => "does not write it",
+            };
+            assert!(error.contains(wanted), "{}: {error}", case.name);
         };
         for files in copy.sessions() {
             if !has_rows {

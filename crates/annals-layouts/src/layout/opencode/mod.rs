@@ -57,6 +57,10 @@ pub struct OpenCode;
 const DATABASE: &str = "opencode.db";
 
 static SPEC: LayoutSpec = LayoutSpec {
+    limits: Some(
+        "annals adds messages, titles, notes, tags, forks and sub-agents to OpenCode's database, and changes neither the rest of it nor \
+         the JSON files of older versions: `opencode session delete ID` deletes a session, `annals export ID` copies one, its agent changes todos",
+    ),
     ..LayoutSpec::new("opencode")
 };
 

@@ -19,6 +19,8 @@
 //!
 //! The program orders messages by time, so each is later than the one before.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
@@ -262,28 +264,46 @@ impl Writer for OpenCode {
         ))
     }
 
-    fn rows_of_record(&self, record: &str) -> Result<Vec<RowEdit>> {
-        let row: BackRow<'_> = serde_json::from_str(record)
-            .map_err(|error| Error::refused(json::describe_json_error(&error)))?;
-        let name = row.session.or_empty();
-        let session = match name.rsplit_once(AGENT_SEPARATOR) {
-            Some((_, agent)) => agent,
-            None => name,
-        };
-        let one = |sql, refusal| RowEdit {
-            sql,
-            values: vec![text(record), text(session)],
-            refusal,
-        };
-        Ok(match row.kind.or_empty() {
-            "session" => vec![RowEdit {
-                values: vec![text(record)],
-                ..one(SESSION_BACK, Some(NO_PROJECT))
-            }],
-            "message" => vec![one(MESSAGE_BACK, Some(NOT_WRITTEN)), one(PARTS_BACK, None)],
-            "todos" => vec![one(TODOS_BACK, None)],
-            _ => Vec::new(),
-        })
+    fn rows_of_records(&self, id: &SessionId, records: &[&str]) -> Result<Vec<RowEdit>> {
+        let mut rows = Vec::new();
+        // Sessions that the records begin. Others are not those of the conversion.
+        let mut begun = HashSet::new();
+        for record in records {
+            let row: BackRow<'_> = serde_json::from_str(record)
+                .map_err(|error| Error::refused(json::describe_json_error(&error)))?;
+            let name = row.session.or_empty();
+            let (top, session) = match name.rsplit_once(AGENT_SEPARATOR) {
+                Some((top, agent)) => (top, agent),
+                None => (name, name),
+            };
+            let kind = row.kind.or_empty();
+            if kind == "session" && top == id.as_str() && row.id.get() == Some(session) {
+                begun.insert(session.to_owned());
+            }
+            if !begun.contains(session) {
+                return Err(Error::refused(format!(
+                    "a record of session {id} is one of `{name}`"
+                )));
+            }
+            let one = |sql, refusal| RowEdit {
+                sql,
+                values: vec![text(record), text(session)],
+                refusal,
+            };
+            match kind {
+                "session" => rows.push(RowEdit {
+                    values: vec![text(record)],
+                    ..one(SESSION_BACK, Some(NO_PROJECT))
+                }),
+                "message" => {
+                    rows.push(one(MESSAGE_BACK, Some(NOT_WRITTEN)));
+                    rows.push(one(PARTS_BACK, None));
+                }
+                "todos" => rows.push(one(TODOS_BACK, None)),
+                _ => {}
+            }
+        }
+        Ok(rows)
     }
 
     fn writer_spec(&self) -> &'static WriterSpec {
@@ -313,6 +333,7 @@ object! {
     struct BackRow<'a> {
         "type" => kind: Text<'a>,
         "session" => session: Text<'a>,
+        "id" => id: Text<'a>,
     }
 }
 

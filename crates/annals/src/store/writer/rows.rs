@@ -156,10 +156,12 @@ impl Store {
         };
         let database = existing_database(&path, log.framing)?;
         root.ensure_inside(database)?;
-        let mut rows = Vec::new();
-        for record in records {
-            rows.extend(writer.rows_of_record(&String::from_utf8_lossy(record))?);
-        }
+        let records = records.iter();
+        let records: Vec<_> = records
+            .map(|record| String::from_utf8_lossy(record))
+            .collect();
+        let records: Vec<&str> = records.iter().map(AsRef::as_ref).collect();
+        let rows = writer.rows_of_records(id, &records)?;
         let durability = WriteOptions::default().durability;
         let outcome = record_source::write_rows(&path, format, None, &rows, durability);
         match outcome.map_err(|error| Error::io("write to", database, error))? {
