@@ -182,6 +182,12 @@ fn gemini(data: &[u8]) {
 
 fn opencode(data: &[u8]) {
     file("opencode", OPENCODE, data);
+    // The records of a conversion, which another program may have changed.
+    let writer = by_name("opencode").unwrap().row_writer().unwrap();
+    let text = String::from_utf8_lossy(data);
+    let records: Vec<&str> = text.lines().collect();
+    let id = SessionId::new("ses_a").unwrap();
+    let _ = writer.rows_of_records(&id, &records);
 }
 
 fn pi(data: &[u8]) {

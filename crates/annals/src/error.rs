@@ -299,10 +299,12 @@ impl Error {
         Error::Refused(why.into())
     }
 
-    /// Refuses to change a file of a layout that annals only reads.
+    /// Refuses to change a file of a layout that annals only reads, or in a way that it does not.
     pub(crate) fn read_only(layout: &str) -> Self {
-        Error::refused(format!(
-            "annals reads the layout {layout} but does not write it"
-        ))
+        let known = annals_layouts::layout::by_name(layout);
+        Error::refused(match known.and_then(|it| it.spec().limits) {
+            Some(limits) => limits.to_owned(),
+            None => format!("annals reads the layout {layout} but does not write it"),
+        })
     }
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use crate::error::Result;
-use crate::model::{Artifact, Entry, FlawKind, ListRow};
+use crate::model::{Artifact, Entry, FlawKind, ListRow, RowFormat};
 
 use super::{Layout, ListUpdate, Needle, RowUpdate, Writer};
 
@@ -39,12 +39,18 @@ pub struct LayoutSpec {
     /// A file in which the layout's program lists its sessions and that only it writes, with the
     /// consequence for a new session.
     pub unlisted_in: Option<(&'static str, &'static str)>,
+    /// A database that the layout's program derives from its logs. Only
+    /// [`RowFormat::sessions`](crate::model::RowFormat::sessions) is read.
+    pub derived_database: Option<&'static RowFormat>,
     /// Whether the layout's program reads a conversation by following parent links from its end. Such
     /// a program loses everything before a broken link.
     pub follows_parent_links: bool,
     /// An older version of the program, still in use, that resumes at the newest entry and reads one
     /// chain of parallel calls.
     pub older_client: Option<&'static str>,
+    /// What annals does not change in a database, and what does; `None` if nothing of the layout is in a
+    /// database that is written.
+    pub limits: Option<&'static str>,
     /// Whether the root is one file instead of a directory.
     pub root_is_file: bool,
     /// Whether settings, and files of the root that the layout does not know, may contain keys, so that
@@ -91,8 +97,10 @@ impl LayoutSpec {
             has_lock_files: false,
             thread_lock: None,
             unlisted_in: None,
+            derived_database: None,
             follows_parent_links: false,
             older_client: None,
+            limits: None,
             root_is_file: false,
             has_secret_files: false,
             usage_needle: None,

@@ -110,6 +110,13 @@ pub trait Writer: Sync {
     /// Copies a record into a fork, unchanged except for ids that must differ.
     fn copy_record(&self, record: &[u8], graft: &ForkEdit<'_>) -> Result<Vec<u8>>;
 
+    /// Returns the rows that the records of a session of a database were made from, for a conversion
+    /// back. Refuses rows of other sessions.
+    fn rows_of_records(&self, id: &SessionId, records: &[&str]) -> Result<Vec<RowEdit>> {
+        let _ = (id, records);
+        Err(Error::refused("the layout has no database"))
+    }
+
     /// Facts about the writer.
     fn writer_spec(&self) -> &'static WriterSpec {
         &WriterSpec::DEFAULT

@@ -13,7 +13,7 @@
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use super::Artifact;
+use super::{Artifact, ArtifactKind};
 
 /// How a file stores its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -123,8 +123,47 @@ pub struct RowFormat {
     pub keys: &'static str,
     /// Queries of one record as a JSON text without line breaks. `?1` is the argument.
     pub records: &'static [&'static str],
+    /// Records of a table that only some versions of the program have.
+    pub optional: Option<&'static OptionalRows>,
     /// The schema that is written; `None` if the database is only read.
     pub schema: Option<&'static RowSchema>,
+}
+
+impl RowFormat {
+    /// A database of which only the names of sessions are read.
+    pub const fn list_of_sessions(
+        name: &'static str,
+        file: &'static str,
+        tables: &'static [&'static str],
+        sessions: &'static str,
+    ) -> Self {
+        RowFormat {
+            name,
+            file,
+            tables,
+            counter_table: "",
+            counter: "",
+            sessions,
+            state: "",
+            artifact: |_| Artifact::new(ArtifactKind::SessionLog),
+            keys: "",
+            records: &[],
+            optional: None,
+            schema: None,
+        }
+    }
+}
+
+/// Records of a table that a database may lack.
+#[derive(Debug)]
+pub struct OptionalRows {
+    /// The table.
+    pub table: &'static str,
+    /// Returns columns that change with the rows of the session `?1`.
+    pub state: &'static str,
+    /// Returns the records of the session `?1`, like [`RowFormat::keys`]. They come after its first
+    /// record.
+    pub keys: &'static str,
 }
 
 /// The schema of a database that is written. Any other schema is refused.
@@ -138,15 +177,16 @@ pub struct RowSchema {
     pub known_migration: &'static str,
 }
 
-/// A statement that must change one row.
+/// A statement that must change one row, or some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowEdit {
     /// The statement.
     pub sql: &'static str,
     /// Its arguments.
     pub values: Vec<SqlValue>,
-    /// Why nothing is written if the statement changes no row.
-    pub refusal: &'static str,
+    /// Why nothing is written if the statement does not change one row; `None` if it may change any
+    /// number of rows.
+    pub refusal: Option<&'static str>,
 }
 
 /// An argument of a statement.
@@ -156,6 +196,8 @@ pub enum SqlValue {
     Text(String),
     /// A number.
     Integer(i64),
+    /// Nothing.
+    Null,
 }
 
 macro_rules! equal_by_name {

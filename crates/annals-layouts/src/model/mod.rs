@@ -27,8 +27,8 @@ pub use draft::Draft;
 pub use entry::{BlockMembers, Entry, EntryContext, Members, RawBlocks, Span};
 pub use flaw::{Flaw, FlawCounts, FlawKind, Severity};
 pub use framing::{
-    DocumentFormat, FilePart, FileSetFormat, Framing, LinesOrDocument, RowEdit, RowFormat,
-    RowSchema, SqlValue,
+    DocumentFormat, FilePart, FileSetFormat, Framing, LinesOrDocument, OptionalRows, RowEdit,
+    RowFormat, RowSchema, SqlValue,
 };
 pub use id::ResponseResolver;
 pub use id::{AgentId, EntryId, EntryKey, ResponseKey, SessionId};

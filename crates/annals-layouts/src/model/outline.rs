@@ -187,6 +187,8 @@ pub enum Fact {
     NewerType,
     /// A person's note.
     Note(Box<str>),
+    /// The first entry before a compaction that the agent program sends after its summary.
+    KeptFrom(EntryKey),
 }
 
 /// The beginning of another session's log, which a fork by reference continues.

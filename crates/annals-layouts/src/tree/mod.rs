@@ -178,6 +178,27 @@ impl Tree {
         Some(path)
     }
 
+    /// Returns the messages before a compaction that the agent program sends after its summary.
+    pub fn kept_messages(&self, outlines: &[Outline], compaction: usize) -> Vec<usize> {
+        let outline = outlines.get(compaction);
+        let kept = outline.and_then(|outline| {
+            outline.facts.iter().find_map(|fact| match fact {
+                Fact::KeptFrom(key) => Some(*key),
+                _ => None,
+            })
+        });
+        let path = kept.and_then(|kept| {
+            let mut path = self.path_to(compaction)?;
+            path.pop();
+            let has_key = |at: &usize| outlines.get(*at).is_some_and(|it| it.key == Some(kept));
+            let first = path.iter().position(has_key)?;
+            Some(path.split_off(first))
+        });
+        let mut path = path.unwrap_or_default();
+        path.retain(|&at| outlines.get(at).is_some_and(|it| it.kind.is_message()));
+        path
+    }
+
     /// Returns the conversation that ends at `entry`, or the only one through it.
     pub fn conversation_at(&self, entry: usize) -> Option<usize> {
         let ends =

@@ -10,7 +10,7 @@ use crate::store::{
     rows_without_log,
 };
 use annals_jsonl as jsonl;
-use annals_layouts::model::{ArtifactKind, FlawKind, SessionId};
+use annals_layouts::model::{AgentId, ArtifactKind, FlawKind, SessionId};
 
 use super::archived::{ArchiveLookup, only_archived_detail};
 use super::line::{LogTraces, RecordLocation, folded_key};
@@ -437,7 +437,57 @@ fn stale_lists(inventory: &Inventory, kept: &ArchiveLookup<'_>) -> Vec<FileRepor
         };
         FileReport::with_flaw(&row.path, flaw)
     });
-    rows.chain(index_drift(inventory)).collect()
+    let rows = rows.chain(index_drift(inventory));
+    rows.chain(
+        inventory
+            .roots
+            .iter()
+            .filter_map(|root| database_drift(root, inventory)),
+    )
+    .collect()
+}
+
+/// Reports a database that a program derives from its logs and that differs from them.
+fn database_drift(root: &Root, inventory: &Inventory) -> Option<FileReport> {
+    let format = root.layout.spec().derived_database?;
+    let path = root.path.join(format.file);
+    if !jsonl::exists(&path).is_ok_and(|exists| exists) {
+        return None;
+    }
+    let keys = match record_source::session_keys(&path, format) {
+        Ok(keys) => keys,
+        Err(error) => {
+            let flaw = whole_file(FlawKind::IndexDrift, format!("cannot be read: {error}"));
+            return Some(FileReport::with_flaw(&path, flaw));
+        }
+    };
+    let listed: HashSet<&str> = keys.iter().map(String::as_str).collect();
+    let here = inventory.sessions.iter();
+    let here = here.filter(|files| files.root.path == root.path);
+    let (mut sessions, mut agents) = (HashSet::new(), HashSet::new());
+    for files in here {
+        sessions.extend(files.log.as_ref().map(|_| files.id.as_str()));
+        let logs = files.logs().filter_map(|file| file.artifact.agent.as_ref());
+        agents.extend(logs.map(AgentId::as_str));
+    }
+    let has_log = |key: &&&str| sessions.contains(**key) || agents.contains(**key);
+    let gone = listed.len() - listed.iter().filter(has_log).count();
+    let unlisted = sessions.iter().filter(|id| !listed.contains(**id)).count();
+    if gone + unlisted == 0 {
+        return None;
+    }
+    let mut detail = format!(
+        "lists {} without a log, lacks {unlisted}",
+        pluralize(gone, "session")
+    );
+    if let Some((file, effect)) = root.layout.spec().unlisted_in
+        && file == format.file
+        && unlisted > 0
+    {
+        detail = format!("{detail}; {effect}");
+    }
+    let flaw = whole_file(FlawKind::IndexDrift, detail);
+    Some(FileReport::with_flaw(&path, flaw))
 }
 
 /// Reports indexes of the client that list missing logs or lack existing ones.

@@ -19,7 +19,8 @@ use jiff::tz::TimeZone;
 
 use crate::error::Result;
 use crate::store::{
-    CallPairing, Root, RootFile, Session, folder_for_directory, header_fields, list_row_from_log,
+    CallPairing, Root, RootFile, Session, folder_for_directory, header_fields, is_summary,
+    list_row_from_log,
 };
 use annals_jsonl as jsonl;
 use annals_layouts::json;
@@ -116,6 +117,8 @@ struct TargetLog {
     resumed: Option<HashSet<usize>>,
     /// Replies in several entries, in layouts with one record for a reply.
     replies: SplitReplies,
+    /// The parent of what follows a compaction, by the ids of the compaction and of its summary.
+    repeats: HashMap<EntryId, EntryId>,
 }
 
 /// Replies in several entries, by outline index.
@@ -128,6 +131,12 @@ struct SplitReplies {
 }
 
 impl TargetLog {
+    /// Returns whether the entry with an outline index is not resumed, in layouts without branches.
+    fn is_aside(&self, at: Option<usize>) -> bool {
+        let resumed = self.resumed.as_ref();
+        resumed.is_some_and(|resumed| !at.is_some_and(|at| resumed.contains(&at)))
+    }
+
     /// Saves the tokens of a part of a reply that the target cannot represent.
     fn save_usage(&mut self, change: &Change) {
         if let Change::Append(drafts) = change
@@ -465,6 +474,7 @@ impl<'a> SessionEncoder<'a> {
                 pending_usage: None,
                 resumed: self.resumed_entries(at),
                 replies: self.split_replies(at)?,
+                repeats: HashMap::new(),
             };
             if file.artifact.is_agent_log() {
                 if !self.wants_agent(at) {
@@ -604,6 +614,7 @@ impl<'a> SessionEncoder<'a> {
                 false => Vec::new(),
             };
             let mut lines = Vec::new();
+            let summary = sink.items.iter().find(|entry| is_summary(entry)).cloned();
             for entry in sink.items {
                 lines.extend(self.encode_entry(entry, volume, pen, links, &mut refused)?);
             }
@@ -627,8 +638,16 @@ impl<'a> SessionEncoder<'a> {
                     .add_unconverted(&format!("{MEMBER_PREFIX}{member}"));
             }
             match is_document {
-                true => self.write_generated(lines),
-                false => self.write_converted(lines, spot, &line, sound),
+                true => self.write_generated(lines)?,
+                false => self.write_converted(lines, spot, &line, sound)?,
+            }
+            let summary = summary.and_then(|summary| {
+                let at = links.outline_index(volume, &summary)?;
+                Some((summary, at))
+            });
+            match summary {
+                Some((summary, at)) => self.repeat_kept(log, &summary, at, pen, links),
+                None => Ok(()),
             }
         })
     }

@@ -91,6 +91,11 @@ impl<'a> Links<'a> {
         Some(self.unique_id(at, above.id()?))
     }
 
+    /// Returns the outline index of the nearest ancestor.
+    pub(super) fn parent_index(&self, at: usize) -> Option<usize> {
+        self.above.get(at).copied().flatten()
+    }
+
     /// Returns the entry that a compaction continues, if the parent of this entry is a compaction.
     pub(super) fn continued_entry(
         &self,

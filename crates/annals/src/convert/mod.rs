@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use jiff::tz::TimeZone;
 use rayon::prelude::*;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::store::{Inventory, Root, RootFile, Session, SessionFiles, update_session_lists};
 use annals_layouts::layout::{RowUpdate, Writer};
 use annals_layouts::model::{AgentId, Artifact, ArtifactKind, SessionId};
@@ -177,7 +177,7 @@ pub fn run(
 ) -> Result<ConvertReport> {
     let root = &plan.target;
     let Some(writer) = root.layout.writer() else {
-        return Err(Error::refused("the layout of the target is read-only"));
+        return rows::run(plan, progress);
     };
     let stage = StagingDir::open(root)?;
     let there = shared_record_counts(root);

@@ -112,8 +112,7 @@ fn fill_plan(
     without_archived: bool,
 ) -> Result<ConvertPlan> {
     let into = &plan.target;
-    let writer = into.layout.writer();
-    if writer.is_none() {
+    if into.layout.writer().is_none() && into.layout.row_writer().is_none() {
         return Err(Error::read_only(into.layout.name()));
     }
     match selection {
@@ -262,7 +261,8 @@ impl ConvertPlan {
         if let Some(root) = source.filter(|root| root.layout.writer().is_some()) {
             self.find_other_files(&root, &known)?;
         }
-        match self.is_addition {
+        // A database has the sessions of its program.
+        match self.is_addition || self.target.layout.writer().is_none() {
             true => Ok(()),
             false => self.check_target(),
         }

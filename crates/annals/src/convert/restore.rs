@@ -14,7 +14,7 @@ use crate::read_failures::is_gone;
 use crate::store::{Root, RootFile, SessionFiles, unnumbered_record};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{MAX_LINE, RangeReader, Scanner, open_to_read};
-use annals_layouts::layout::{Decoder, ORIGIN_FILE};
+use annals_layouts::layout::{Decoder, ORIGIN_FILE, Writer};
 use annals_layouts::model::ArtifactKind;
 
 use super::encode::Target;
@@ -67,6 +67,37 @@ pub(super) fn restore_session(
     header: &Header,
     shared: &mut SharedLines,
 ) -> Result<SessionOutcome> {
+    let mut streams = open_streams(files)?;
+    let mut settled = write_files(target, header, &mut streams, shared)?;
+    settled.later_changes = changes_since(target.writer, files, header, streams)?;
+    settled.id = header
+        .session
+        .as_deref()
+        .and_then(|id| annals_layouts::model::SessionId::new(id).ok());
+    settled.restored = true;
+    Ok(settled)
+}
+
+/// Returns the records of a session that its origins have, and the changes made after the conversion.
+pub(super) fn original_records(
+    writer: &dyn Writer,
+    files: &SessionFiles,
+    header: &Header,
+) -> Result<(Vec<Vec<u8>>, later_changes::LaterChanges)> {
+    let mut streams = open_streams(files)?;
+    let mut records = Vec::new();
+    for number in 0..header.files.len() {
+        each_line_of_file(number, &mut streams, |_, bytes| {
+            records.push(bytes);
+            Ok(())
+        })?;
+    }
+    let changes = changes_since(writer, files, header, streams)?;
+    Ok((records, changes))
+}
+
+/// Opens all files of a session that have origins.
+fn open_streams(files: &SessionFiles) -> Result<Vec<OriginReader>> {
     let mut streams = Vec::new();
     let beside = files.attachments.iter();
     for file in beside.filter(|file| file.artifact.kind == ArtifactKind::Origin) {
@@ -76,7 +107,16 @@ pub(super) fn restore_session(
     for file in logs.chain(files.notes()) {
         streams.push(OriginReader::open_log(&files.root, file)?);
     }
-    let mut settled = write_files(target, header, &mut streams, shared)?;
+    Ok(streams)
+}
+
+/// Returns the changes made after the conversion, from files that have been read to their end.
+fn changes_since(
+    writer: &dyn Writer,
+    files: &SessionFiles,
+    header: &Header,
+    streams: Vec<OriginReader>,
+) -> Result<later_changes::LaterChanges> {
     let mut fresh: HashMap<PathBuf, Vec<u64>> = HashMap::new();
     for stream in streams {
         if !stream.added_offsets.is_empty() {
@@ -89,13 +129,7 @@ pub(super) fn restore_session(
     fresh
         .values_mut()
         .for_each(|offsets| offsets.sort_unstable());
-    settled.later_changes = later_changes::find_changes(target.writer, files, header, &fresh)?;
-    settled.id = header
-        .session
-        .as_deref()
-        .and_then(|id| annals_layouts::model::SessionId::new(id).ok());
-    settled.restored = true;
-    Ok(settled)
+    later_changes::find_changes(writer, files, header, &fresh)
 }
 
 /// Restores the files in a root's own origin file.

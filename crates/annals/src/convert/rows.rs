@@ -1,12 +1,84 @@
-//! Continues a session in a database of another program.
+//! Conversion into a database of another program.
+//!
+//! A session that was converted from such a database gets its rows back, if their ids are not in use, and
+//! then what was added since. Any other session is continued: its messages are written, as far as an
+//! agent would send them.
 
 use crate::error::{Error, Result};
-use crate::store::{Root, Session, Store, WriteOptions};
+use crate::store::{Root, Session, SessionFiles, Store, WriteOptions};
 use annals_layouts::layout::NewSession;
 use annals_layouts::model::{Block, Body, Draft, Message, Role, SessionId, TitleSource};
 
+use super::later_changes::{self, LaterChanges};
+use super::{ConvertPlan, ConvertReport, add_one, restore};
+
 /// Text in place of an image, which is not written to databases.
 const IMAGE: &str = "[image]";
+
+/// Runs a conversion.
+pub(super) fn run(
+    plan: &ConvertPlan,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<ConvertReport> {
+    let root = &plan.target;
+    let writer = root.layout.row_writer();
+    let writer = writer.ok_or_else(|| Error::read_only(root.layout.name()))?;
+    if plan.path.is_some() {
+        return Err(Error::refused(
+            "a database gets whole sessions; `annals fork` makes a session of one conversation",
+        ));
+    }
+    let store = Store::new(vec![root.clone()]);
+    let mut report = ConvertReport::default();
+    let mut later = Vec::new();
+    let mut done = 0;
+    for files in &plan.sessions {
+        match convert(&store, root, files) {
+            Ok(Some((id, changes))) => {
+                report.sessions += 1;
+                add_one(&mut report.converted, "session");
+                later.extend((!changes.is_empty()).then_some((id, changes)));
+            }
+            Ok(None) => report.already_converted += 1,
+            Err(error) => report
+                .failed
+                .push((files.id.to_string(), error.to_string())),
+        }
+        done += files.bytes();
+        progress(done, plan.bytes);
+    }
+    let (added, failed) = later_changes::write_changes(root, writer, later);
+    report.added = added;
+    report.failed.extend(failed);
+    Ok(report)
+}
+
+/// Writes one session. Returns its id, and changes that are still to be written; `None` if the database
+/// has the session.
+fn convert(
+    store: &Store,
+    root: &Root,
+    files: &SessionFiles,
+) -> Result<Option<(SessionId, LaterChanges)>> {
+    let header = restore::session_header(root.layout.name(), files)?;
+    if let Some(header) = header.filter(|header| !header.partial)
+        && let Some(id) = header.session.as_deref()
+    {
+        let id = SessionId::new(id)?;
+        let writer = root.layout.row_writer();
+        let writer = writer.ok_or_else(|| Error::read_only(root.layout.name()))?;
+        let (records, changes) = restore::original_records(writer, files, &header)?;
+        let is_new = store.restore_rows(root, &id, &records)?;
+        return Ok(is_new.then_some((id, changes)));
+    }
+    let session = Session::read(files.clone())?;
+    session.refuse_unreadable()?;
+    match continue_in_rows(store, &session, root, WriteOptions::default()) {
+        Ok(id) => Ok(Some((id, LaterChanges::default()))),
+        Err(Error::Exists(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
 
 /// Returns the id that a session would have in a database, if annals writes those of the layout.
 pub fn session_id_in_rows(root: &Root, session: &Session) -> Result<Option<SessionId>> {

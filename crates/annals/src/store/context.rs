@@ -4,7 +4,7 @@
 //! tools/verify). For other layouts the same rule is applied to the model. In order:
 //!
 //! 1. The path to the entry at which the session would be resumed; after a compaction, only what
-//!    follows its boundary.
+//!    follows its boundary, and after its summary the messages that the compaction keeps (pi).
 //! 2. Without API errors that the client wrote in place of a reply, and without thinking of other
 //!    models than the last one.
 //! 3. The entries of one response become one message, and so do adjacent messages of the user.
@@ -23,7 +23,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::error::Result;
-use annals_layouts::model::{Block, Body, Entry, Message, Role, SYNTHETIC};
+use annals_layouts::model::{Block, Body, Entry, Message, OutlineKind, Role, SYNTHETIC};
 
 use super::session::Session;
 
@@ -64,25 +64,46 @@ impl Session {
             Some(leaf) => tree.path_to(self.find_entry(leaf)?),
             None => tree.resumed_path(),
         };
-        let mut entries: Vec<Entry> = Vec::new();
-        let path: Vec<usize> = path.unwrap_or_default();
-        let path: Vec<usize> = path
-            .into_iter()
-            .filter(|at| *at < scan.outlines.len())
-            .collect();
-        self.each_entry_of_log(0, &path, |entry| {
-            if matches!(entry.body, Body::Compaction { .. }) {
-                entries.clear();
+        let mut path: Vec<usize> = path.unwrap_or_default();
+        path.retain(|at| *at < scan.outlines.len());
+        let is_compaction = |at: &usize| {
+            let outline = scan.outlines.get(*at);
+            outline.is_some_and(|outline| outline.kind == OutlineKind::Compaction)
+        };
+        let mut kept: Vec<usize> = Vec::new();
+        if let Some(last) = path.iter().rposition(is_compaction) {
+            path.drain(..last);
+            if let Some(&compaction) = path.first() {
+                kept = tree.kept_messages(&scan.outlines, compaction);
             }
-            entries.push(entry);
-            Ok(true)
-        })?;
+        }
+        let read = |path: &[usize]| -> Result<Vec<Entry>> {
+            let mut entries = Vec::new();
+            self.each_entry_of_log(0, path, |entry| {
+                entries.push(entry);
+                Ok(true)
+            })?;
+            Ok(entries)
+        };
+        let mut entries = read(&path)?;
+        if !kept.is_empty() {
+            let mut kept = read(&kept)?;
+            kept.retain(|entry| !is_summary(entry));
+            let summary = entries.iter().position(is_summary);
+            let after = summary.map_or(0, |summary| summary + 1);
+            entries.splice(after..after, kept);
+        }
         let messages = entries.into_iter().filter_map(|entry| match entry.body {
             Body::Message(message) => Some(message),
             _ => None,
         });
         Ok(messages_for_model(messages.collect()))
     }
+}
+
+/// Returns whether an entry is the summary that follows a compaction.
+pub(crate) fn is_summary(entry: &Entry) -> bool {
+    matches!(&entry.body, Body::Message(message) if message.compact_summary)
 }
 
 /// Returns whether the client wrote a message in place of a reply, and does not send it.

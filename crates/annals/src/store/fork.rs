@@ -11,8 +11,8 @@ use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;
 use annals_layouts::layout::{AppendState, Change, Edit, ForkEdit, ForkParent, NewSession, Writer};
 use annals_layouts::model::{
-    Artifact, ArtifactKind, Body, Draft, EntryId, Fact, Link, Outline, OutlineKind, SessionId,
-    TitleSource,
+    Artifact, ArtifactKind, Body, Draft, EntryId, Fact, Framing, Link, Outline, OutlineKind,
+    SessionId, TitleSource,
 };
 
 use super::session::Session;
@@ -44,6 +44,11 @@ impl Store {
         now: Timestamp,
     ) -> Result<ForkedSession> {
         let root = session.root();
+        if let Some((file, scan, _)) = session.main_log()
+            && let Framing::Rows(format) = file.artifact.framing
+        {
+            return self.fork_rows(session, format, &scan.outlines, path, &to, title, now);
+        }
         let writer = writer::layout_writer(root)?;
         let (file, scan, _) = session
             .main_log()
@@ -168,7 +173,7 @@ fn header_fields(
     words
 }
 
-fn retitle(title: &str) -> Change {
+pub(super) fn retitle(title: &str) -> Change {
     Change::Append(vec![Draft::new(Body::Title {
         text: title.to_owned(),
         source: TitleSource::Custom,

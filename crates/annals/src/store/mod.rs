@@ -90,6 +90,7 @@ pub use call_pairing::results_under_calls;
 pub use chorus::ChorusConfig;
 use content_cache::{ContentCache, NoCache};
 pub use context::ContextMessage;
+pub(crate) use context::is_summary;
 pub use costs::{Costs, RecentQuery};
 pub use documents::{Documents, NewSavedVersion, RunLog};
 pub use file_versions::{SavedFile, SavedVersion};

@@ -110,6 +110,11 @@ pub(super) fn with_part(id: FileId, part: FileId) -> FileId {
     file_set::with_part(id, part)
 }
 
+/// Returns the keys of all sessions in a database.
+pub(crate) fn session_keys(path: &Path, format: &'static RowFormat) -> io::Result<Vec<String>> {
+    Connections::default().keys(path, format)
+}
+
 /// Returns the identity of the file at a path, or of the session of a database. A link is not
 /// followed.
 pub(crate) fn stat(path: &Path, framing: Framing) -> io::Result<FileId> {

@@ -192,6 +192,9 @@ impl SessionWriter {
                 "a sub-agent must belong to a session in a root",
             ));
         }
+        if let Framing::Rows(format) = head.log.framing {
+            return self.spawn_in_rows(format, &head, spawn);
+        }
         let writer = layout_writer(&self.root)?;
         let artifact = writer.new_agent_log(&head, &spawn.agent)?;
         let path = self.root.locate(&artifact)?;

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use annals::convert::{self, ConvertOptions, ConvertSelection};
+use annals::model::{Block, Role};
 use annals::store::{ContextMessage, Root, Session, Store};
 use serde_json::{Value, json};
 
@@ -209,4 +211,92 @@ fn context_has_the_form_of_the_messages_api() {
         )
     );
     assert!(context.last().unwrap().inserted);
+}
+
+/// Returns the texts of a context, by role.
+fn said(session: &Session) -> Vec<(Role, String)> {
+    let context = session.context(None).unwrap().into_iter();
+    let texts = context.filter(|message| !message.inserted).map(|message| {
+        let texts = message.blocks.into_iter().filter_map(|block| match block {
+            Block::Text(text) => Some(text),
+            _ => None,
+        });
+        (message.role, texts.collect::<Vec<_>>().join("\n\n"))
+    });
+    texts.filter(|(_, text)| !text.is_empty()).collect()
+}
+
+/// What a program sends again after a compaction is sent again wherever the session is converted to.
+#[test]
+fn compaction_is_followed_by_what_its_program_keeps() {
+    let summary = "## Goal\nCapitals.";
+    let kept = "Done. The bash call failed with 3, as expected.";
+    let bases = [
+        ("pi", "0.87-s05-compact", summary, Some(kept)),
+        (
+            "codex",
+            "0.166-s05-compact",
+            "What is the capital of France?",
+            None,
+        ),
+    ];
+    for (layout, name, first, second) in bases {
+        let source = Root::new(layout, fixtures().join(layout).join(name)).unwrap();
+        let store = Store::new(vec![source.clone()]);
+        let files = store.inventory().sessions.remove(0);
+        let wanted = said(&Session::read(files).unwrap());
+        assert!(wanted[0].1.starts_with(first), "{wanted:?}");
+        assert_eq!(wanted[0].0, Role::User);
+        if let Some(second) = second {
+            assert_eq!(wanted[1], (Role::Assistant, second.to_owned()));
+        }
+        for target in ["claude-code", "codex", "pi", "qwen", "gemini", "copilot"] {
+            if target == layout {
+                continue;
+            }
+            let dir = tempfile::tempdir().unwrap();
+            let there = Root::new(target, dir.path().join("there")).unwrap();
+            let convert = |from: &Root, to: &Root| {
+                let selection = ConvertSelection::Root(from.clone());
+                let plan = convert::plan(selection, to.clone(), None).unwrap();
+                let report = convert::run(&plan, &ConvertOptions::default(), &|_, _| ());
+                assert!(report.unwrap().failed.is_empty());
+            };
+            convert(&source, &there);
+            let store = Store::new(vec![there.clone()]);
+            let files = store.inventory().sessions.remove(0);
+            let session = Session::read(files).unwrap();
+            assert_eq!(said(&session), wanted, "{layout} to {target}");
+            // The copies are not charged, and not taken for messages that were added since.
+            let tokens = |store: &Store| -> u64 {
+                let ledger = store.costs().ledger(&|_, _| ()).0;
+                ledger
+                    .charges
+                    .iter()
+                    .map(|charge| charge.usage.total())
+                    .sum()
+            };
+            let original = Store::new(vec![source.clone()]);
+            let (found, wanted) = (tokens(&store), tokens(&original));
+            // Claude Code has no place for the tokens of the compaction itself.
+            let has_all = target != "claude-code" || layout != "pi";
+            assert!(
+                found == wanted || (!has_all && found < wanted),
+                "{layout} to {target}"
+            );
+            let back = Root::new(layout, dir.path().join("back")).unwrap();
+            convert(&there, &back);
+            let log = |store: &Store| {
+                let inventory = store.inventory();
+                let [files] = inventory.sessions.as_slice() else {
+                    panic!("{layout} to {target}");
+                };
+                fs::read(&files.log.as_ref().unwrap().path).unwrap()
+            };
+            assert!(
+                log(&Store::new(vec![back])) == log(&original),
+                "{layout} to {target}"
+            );
+        }
+    }
 }

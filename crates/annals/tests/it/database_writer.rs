@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use annals::convert;
-use annals::layout::NewSession;
-use annals::model::{Block, Body, Draft, Message, Role, SessionId};
+use annals::layout::{NewSession, Spawn};
+use annals::model::{AgentId, Block, Body, Draft, Message, Role, SessionId};
 use annals::store::{Session, WriteOptions};
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -286,4 +286,262 @@ fn session_of_another_layout_continues_in_the_database() {
     let again = convert::continue_in_rows(&copy.store(), &source, &copy.root, QUICK).unwrap_err();
     assert!(again.to_string().contains("already exists"), "{again}");
     assert!(SessionId::new(id.as_str()).is_ok());
+}
+
+/// A fork is a copy of the rows under other ids, up to a message.
+#[test]
+fn session_of_a_database_is_forked() {
+    let copy = copy();
+    let before = tables(&database(&copy));
+    let session = copy.read(SESSION);
+    let path = session.resumed_entries().0;
+    let to = SessionId::new("ses_fork").unwrap();
+    let now = "2026-11-20T10:00:00Z".parse().unwrap();
+    let store = copy.store();
+    let forked = store.fork(&session, &path, to, Some("Another way"), now);
+    let forked = forked.unwrap().session;
+    let fork = copy.read(forked.as_str());
+    let said = |session: &Session| conversations(session)[0].clone();
+    assert_eq!(said(&fork), said(&session));
+    assert_eq!(fork.title().unwrap().text, "Another way");
+    // A prompt in the middle.
+    let prompts: Vec<usize> = (path.iter().copied())
+        .filter(|&at| session.logs[0].outlines[at].human)
+        .collect();
+    let end = path
+        .iter()
+        .position(|at| at == prompts.last().unwrap())
+        .unwrap();
+    let to = SessionId::new("ses_part").unwrap();
+    store.fork(&session, &path[..=end], to, None, now).unwrap();
+    let part = copy.read("ses_part");
+    assert_eq!(said(&part), said(&session)[..said(&part).len()]);
+    assert!(said(&part).len() < said(&session).len());
+    let after = tables(&database(&copy));
+    for (table, rows) in &before {
+        let is_copied = ["session", "message", "part"].contains(&table.as_str());
+        assert!(rows.iter().all(|row| after[table].contains(row)), "{table}");
+        assert_eq!(after[table].len() > rows.len(), is_copied, "{table}");
+    }
+    // Replies name prompts of their own session.
+    let check = Connection::open(database(&copy)).unwrap();
+    let lost: i64 = check
+        .query_row(
+            "SELECT count(*) FROM message m WHERE json_extract(m.data, '$.parentID') IS NOT NULL AND NOT EXISTS (\
+             SELECT 1 FROM message p WHERE p.id = json_extract(m.data, '$.parentID') AND p.session_id = m.session_id)",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(lost, 0);
+    // What was copied is charged once.
+    let charges = |copy: &Copy| {
+        let ledger = copy.store().costs().ledger(&|_, _| ()).0;
+        let mut tokens = annals::model::Usage::default();
+        ledger
+            .charges
+            .iter()
+            .for_each(|charge| tokens.add(&charge.usage).unwrap());
+        tokens
+    };
+    assert_eq!(charges(&copy), charges(&self::copy()));
+}
+
+#[test]
+fn notes_and_tags_are_parts_that_the_program_skips() {
+    let copy = copy();
+    let old = conversations(&copy.read(SESSION));
+    let writer = copy.writer(SESSION);
+    let note = Body::Note {
+        author: None,
+        text: "look at \"this\"".to_owned(),
+    };
+    let tag = Body::Tag {
+        text: "important".to_owned(),
+    };
+    let written = writer.append_all(vec![Draft::new(note.clone()), Draft::new(tag)]);
+    let written = written.unwrap();
+    assert_eq!(written.len(), 2);
+    assert_eq!(written[0].body, note);
+    let session = copy.read(SESSION);
+    assert_eq!(conversations(&session), old);
+    assert_eq!(session.tag().as_deref(), Some("important"));
+    writer.append(said(Role::User, "go on")).unwrap();
+    assert_eq!(
+        conversations(&copy.read(SESSION))[0].len(),
+        old[0].len() + 1
+    );
+    let new = NewSession::unnamed("/home/dev/work").unwrap();
+    let empty = copy.store().create(&copy.root, &new, QUICK).unwrap();
+    let refused = empty.append(Draft::new(note)).unwrap_err().to_string();
+    assert!(refused.contains("without messages"), "{refused}");
+}
+
+#[test]
+fn todos_of_a_database_are_read() {
+    let todos = copy().read(SESSION).todos().unwrap();
+    let [(agent, list)] = todos.as_slice() else {
+        panic!("{todos:?}");
+    };
+    assert_eq!(agent, SESSION);
+    let texts: Vec<&str> = list.iter().map(|todo| todo.content.as_str()).collect();
+    assert!(!texts.is_empty());
+}
+
+/// Converted and converted back, the database has the same rows.
+#[test]
+fn rows_of_a_database_come_back() {
+    let is_recorded =
+        |case: &Case| case.layout.name() == "opencode" && case.name.starts_with("1.18");
+    for case in cases().into_iter().filter(is_recorded) {
+        for layout in ["claude-code", "codex", "clog"] {
+            let name = format!("{} {layout}", case.name);
+            let copy = case.copy();
+            let wanted = tables(&database(&copy));
+            let dir = tempfile::tempdir().unwrap();
+            let there = annals::store::Root::new(layout, dir.path().join("there")).unwrap();
+            let options = annals::convert::ConvertOptions::default();
+            let convert = |from: &annals::store::Root, to: &annals::store::Root| {
+                let selection = convert::ConvertSelection::Root(from.clone());
+                let plan = convert::plan(selection, to.clone(), None).unwrap();
+                let report = convert::run(&plan, &options, &|_, _| ()).unwrap();
+                assert!(report.failed.is_empty(), "{name}: {:?}", report.failed);
+                report
+            };
+            convert(&copy.root, &there);
+            let connection = Connection::open(database(&copy)).unwrap();
+            connection
+                .execute_batch(
+                    "PRAGMA foreign_keys = ON; DELETE FROM session; DELETE FROM message; DELETE FROM part; DELETE FROM todo;",
+                )
+                .unwrap();
+            drop(connection);
+            assert_ne!(tables(&database(&copy))["message"], wanted["message"]);
+            convert(&there, &copy.root);
+            let found = tables(&database(&copy));
+            for table in ["session", "message", "part", "todo", "project"] {
+                assert_eq!(found[table], wanted[table], "{name}: {table}");
+            }
+            // Again: nothing changes.
+            let again = convert(&there, &copy.root);
+            assert_eq!(again.sessions, 0, "{name}");
+            assert_eq!(tables(&database(&copy)), found, "{name}");
+        }
+    }
+}
+
+/// A sub-agent is a session that names the one it works for, and hangs from its call.
+#[test]
+fn sub_agent_is_written_to_a_database() {
+    let copy = copy();
+    let writer = copy.writer(SESSION);
+    let call = Block::ToolUse {
+        id: "call_task".to_owned(),
+        name: "task".to_owned(),
+        input: "{}".to_owned(),
+    };
+    writer.append(message(Role::Assistant, vec![call])).unwrap();
+    let id = AgentId::new("ses_child").unwrap();
+    let mut spawn = Spawn::new(id.clone(), "general", "count  the files");
+    spawn.call = Some("call_task".to_owned());
+    let agent = writer.spawn(&spawn).unwrap();
+    agent.append_all(results()).unwrap();
+    let result = Block::ToolResult {
+        call: "call_task".to_owned(),
+        output: vec![Block::Text("three".to_owned())],
+        is_error: false,
+    };
+    writer.append(message(Role::User, vec![result])).unwrap();
+    let session = copy.read(SESSION);
+    let [found] = session.agents.as_slice() else {
+        panic!("{:?}", session.agents);
+    };
+    assert_eq!(found.id.as_ref(), Some(&id));
+    assert_eq!(found.kind.as_deref(), Some("general"));
+    assert_eq!(found.description.as_deref(), Some("count the files"));
+    assert_eq!(found.messages, 4);
+    assert!(found.call.is_some());
+    let again = writer.spawn(&spawn).unwrap_err();
+    assert!(again.to_string().contains("already exists"), "{again}");
+    let named = AgentId::new("reviewer").unwrap();
+    let refused = writer.spawn(&Spawn::new(named, "general", "")).unwrap_err();
+    assert!(refused.to_string().contains("ses_"), "{refused}");
+}
+
+/// What annals does not do in a database changes nothing and names what does it.
+#[test]
+fn other_changes_of_a_database_are_refused() {
+    let copy = copy();
+    let before = tables(&database(&copy));
+    let store = copy.store();
+    let files = store.inventory().sessions.remove(0);
+    let now = "2026-11-20T10:00:00Z".parse().unwrap();
+    let refused = store.trash().move_in(&files, now).unwrap_err();
+    assert!(
+        refused.to_string().contains("opencode session delete"),
+        "{refused}"
+    );
+    let refused = copy.writer(SESSION).set_todos(&[]).unwrap_err();
+    assert!(refused.to_string().contains("its agent"), "{refused}");
+    assert_eq!(tables(&database(&copy)), before);
+}
+
+/// Records of a conversion that somebody changed write nothing, or rows that can be read.
+#[test]
+fn changed_records_are_refused_or_written_as_a_whole() {
+    let copy = copy();
+    let dir = tempfile::tempdir().unwrap();
+    let there = annals::store::Root::new("clog", dir.path().join("there")).unwrap();
+    let convert = |from: &annals::store::Root, to: &annals::store::Root| {
+        let selection = convert::ConvertSelection::Root(from.clone());
+        let plan = convert::plan(selection, to.clone(), None).unwrap();
+        convert::run(&plan, &Default::default(), &|_, _| ()).unwrap()
+    };
+    convert(&copy.root, &there);
+    let empty = || {
+        let connection = Connection::open(database(&copy)).unwrap();
+        let all =
+            "PRAGMA foreign_keys = ON; DELETE FROM session; DELETE FROM message; DELETE FROM part";
+        connection.execute_batch(all).unwrap();
+    };
+    let mut logs = Vec::new();
+    let mut pending = vec![there.path.clone()];
+    while let Some(path) = pending.pop() {
+        match path.is_dir() {
+            true => pending.extend(
+                std::fs::read_dir(&path)
+                    .unwrap()
+                    .map(|it| it.unwrap().path()),
+            ),
+            false => logs.push(path),
+        }
+    }
+    for (old, new) in [
+        (r#""id":"ses_"#, r#""id":"../ses_"#),
+        (r#""session":"ses_"#, r#""session":"ses_x"#),
+        (r#""created":"#, r#""created":"never","was":"#),
+        (r#""project_id":"#, r#""project_id":"nowhere","was":"#),
+        (r#""title":"#, r#""was":"#),
+        (r#""parts":["#, r#""parts":[1,null,"#),
+        (r#""data":{"#, r#""data":[{"#),
+    ] {
+        empty();
+        let before = tables(&database(&copy));
+        let mut kept = Vec::new();
+        for log in &logs {
+            let text = std::fs::read_to_string(log).unwrap();
+            std::fs::write(log, text.replace(old, new)).unwrap();
+            kept.push((log, text));
+        }
+        let report = convert(&there, &copy.root);
+        let after = tables(&database(&copy));
+        match report.failed.is_empty() {
+            true => drop(copy.read(SESSION)),
+            false => assert_eq!(after, before, "{old}: {:?}", report.failed),
+        }
+        let is_other = new.contains("ses_x") || new.contains("../ses_");
+        assert!(!is_other || !report.failed.is_empty(), "{old}");
+        kept.into_iter()
+            .for_each(|(log, text)| std::fs::write(log, text).unwrap());
+    }
 }

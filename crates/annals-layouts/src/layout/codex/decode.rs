@@ -304,15 +304,22 @@ fn reply(derived: &Derived<'_>, blocks: Vec<Block>) -> Message {
     message
 }
 
-/// Returns the summary that a compaction leaves.
+/// Returns what a compaction leaves: the prompts that the program repeats, and the summary.
 fn summary_message(compacted: &Compacted<'_>) -> Message {
-    let text = compacted.message.non_empty().map(str::to_owned);
-    let blocks = text.map(|text| vec![Block::Text(text)]);
-    let blocks = blocks.unwrap_or_else(|| {
-        let history = compacted.history.list();
-        let last = history.last().copied().unwrap_or_default();
-        Item::blocks(last.parse::<Item<'_>>().content)
-    });
+    let history = compacted.history.list();
+    let items: Vec<Item<'_>> = history.into_iter().map(Raw::parse).collect();
+    let (last, repeated) = match items.split_last() {
+        Some((last, repeated)) => (Some(last), repeated),
+        None => (None, &[][..]),
+    };
+    let is_prompt = |item: &&Item<'_>| item.role.get() == Some("user") && !item.is_injected();
+    let prompts = repeated.iter().filter(is_prompt);
+    let mut blocks: Vec<Block> = prompts.flat_map(|it| Item::blocks(it.content)).collect();
+    match (compacted.message.non_empty(), last) {
+        (Some(text), _) => blocks.push(Block::Text(text.to_owned())),
+        (None, Some(last)) => blocks.extend(Item::blocks(last.content)),
+        (None, None) => {}
+    }
     let mut message = Message::new(Role::User, blocks);
     message.meta = true;
     message.compact_summary = true;

@@ -6,7 +6,7 @@
 //! session_index.jsonl                                           {id, thread_name, updated_at}: names, the last one wins
 //! history.jsonl                                                 {session_id, ts (seconds), text}: prompts that were typed
 //! annals/…                                                      files of annals, such as todos: see `own_files.rs`
-//! *.sqlite                                                      not read: derived from the rollouts
+//! *.sqlite                                                      derived from the rollouts; of state_5.sqlite the ids are compared
 //! auth.json                                                     not read: secrets
 //! ```
 //!
@@ -64,7 +64,7 @@ mod write;
 
 use std::path::{Path, PathBuf};
 
-use crate::model::{Artifact, ArtifactKind, Framing};
+use crate::model::{Artifact, ArtifactKind, Framing, RowFormat};
 
 use super::opaque::OpaqueDecoder;
 use super::todos::TodosDecoder;
@@ -82,8 +82,16 @@ static SPEC: LayoutSpec = LayoutSpec {
         "state_5.sqlite",
         "Codex finds the session by its id, but not with --last until it has opened it",
     )),
+    derived_database: Some(&THREADS),
     ..LayoutSpec::new("codex")
 };
+
+static THREADS: RowFormat = RowFormat::list_of_sessions(
+    "codex-threads",
+    "state_5.sqlite",
+    &["threads"],
+    "SELECT CAST(id AS TEXT) FROM threads",
+);
 
 impl Layout for Codex {
     fn spec(&self) -> &'static LayoutSpec {

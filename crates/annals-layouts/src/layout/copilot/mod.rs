@@ -5,7 +5,7 @@
 //! session-state/<session>/workspace.yaml   its title
 //! session-state/<session>/checkpoints/, rewind-file-snapshots/, files/, research/   not interpreted, removed with it
 //! annals/…                                 files of annals, such as todos: see `own_files.rs`
-//! session-store.db                         not read: derived from the events
+//! session-store.db                         derived from the events; only its ids are compared
 //! config.json, …                           not read: settings and secrets
 //! ```
 //!
@@ -39,7 +39,7 @@ mod write;
 
 use std::path::{Path, PathBuf};
 
-use crate::model::{Artifact, ArtifactKind, FlawKind, Framing, SessionId};
+use crate::model::{Artifact, ArtifactKind, FlawKind, Framing, RowFormat, SessionId};
 
 use super::derived::LineDecoder;
 use super::opaque::OpaqueDecoder;
@@ -56,8 +56,16 @@ static SPEC: LayoutSpec = LayoutSpec {
     attributes: &["forked_from"],
     has_secret_files: true,
     thread_lock: Some(operation_lock),
+    derived_database: Some(&SESSION_STORE),
     ..LayoutSpec::new("copilot")
 };
+
+static SESSION_STORE: RowFormat = RowFormat::list_of_sessions(
+    "copilot-sessions",
+    "session-store.db",
+    &["sessions"],
+    "SELECT CAST(id AS TEXT) FROM sessions",
+);
 
 /// Kind of the document with a session's title.
 const WORKSPACE: ArtifactKind = ArtifactKind::SessionState;

@@ -1,8 +1,11 @@
 //! Decodes records made from rows.
 
 use crate::json::{Flag, Raw, Text, object};
+use crate::layout::todos::decode_todo;
 use crate::layout::usage_fields::{decode_count, decode_time};
-use crate::layout::{AGENT_SEPARATOR, Decoded, Decoder, PROGRAM, Record, entry_outline};
+use crate::layout::{
+    AGENT_SEPARATOR, Decoded, Decoder, PROGRAM, Record, annotations, entry_outline,
+};
 use crate::model::{
     AgentId, Artifact, Block, Body, Entry, EntryId, Fact, FlawKind, Link, Message, Money, Outline,
     Role, SessionId, Span, TitleSource, Usage,
@@ -26,6 +29,7 @@ object! {
         "parts" => parts: Raw<'a>,
         "parent" => parent: Text<'a>,
         "results" => results: Raw<'a>,
+        "todos" => todos: Raw<'a>,
     }
 }
 
@@ -92,6 +96,14 @@ object! {
         "state" => state: State<'a>,
         "mime" => mime: Text<'a>,
         "url" => url: Text<'a>,
+        "note" => note: Raw<'a>,
+    }
+}
+
+object! {
+    struct Note<'a> {
+        "id" => id: Text<'a>,
+        "createdAt" => created: Raw<'a>,
     }
 }
 
@@ -114,6 +126,12 @@ const PLACEHOLDERS: [&str; 2] = ["New session - ", "Child session - "];
 
 /// Type of a part with reasoning that the program skips.
 pub(super) const REASONING: &str = "annals-reasoning";
+
+/// Ending of the id of the entry with the results of a message.
+pub(super) const RESULTS: &str = "-results";
+
+/// Type of a part with an annotation, which the program skips.
+pub(super) const NOTE: &str = "annals-note";
 
 /// Beginning of the slug of a session that annals began.
 const SLUG: &str = "annals-";
@@ -151,8 +169,12 @@ impl Decoder for RowDecoder {
             if found.follows {
                 outline.link = Link::Previous;
             }
-            if matches!(&found.entry.body, Body::System { subtype, .. } if subtype == REVERT) {
-                outline.facts.push(Fact::ResumesHere);
+            match &found.entry.body {
+                Body::System { subtype, .. } if subtype == REVERT => {
+                    outline.facts.push(Fact::ResumesHere);
+                }
+                Body::Todos(_) => outline.facts.push(Fact::Todos),
+                _ => {}
             }
             out.items.push(outline);
         }
@@ -174,13 +196,19 @@ fn entries<T>(record: &Record<'_>, out: &mut Decoded<T>) -> Vec<RowEntry> {
         let mut found = match row.kind.or_empty() {
             "session" => session(&row, record.span),
             "revert" => vec![revert(&row, record.span)],
+            "todos" => {
+                let todos = row.todos.list().into_iter();
+                let todos = todos.map(|todo| decode_todo(&todo.parse()));
+                let body = Body::Todos(todos.collect());
+                vec![RowEntry::from(Entry::new(record.span, body))]
+            }
             _ => message(&row, record.span, &mut flaws),
         };
         let Artifact { session, agent, .. } = artifact(row.session.or_empty());
         for RowEntry { entry, .. } in &mut found {
             entry.session = session.as_ref().map(SessionId::to_string);
             entry.agent.clone_from(&agent);
-            entry.time = decode_time(row.created);
+            entry.time = entry.time.or_else(|| decode_time(row.created));
             // Only a fork has messages that are older than their session.
             let started = decode_time(row.started);
             entry.copied = started
@@ -238,7 +266,7 @@ fn revert(row: &Row<'_>, span: Span) -> RowEntry {
     entry.id = Some(EntryId::new(&id));
     let has_results = !matches!(row.results.0, None | Some("null" | "0"));
     entry.parent = row.parent.non_empty().map(|parent| match has_results {
-        true => EntryId::new(&format!("{parent}-results")),
+        true => EntryId::new(&format!("{parent}{RESULTS}")),
         false => EntryId::new(parent),
     });
     RowEntry::from(entry)
@@ -304,17 +332,30 @@ fn message(row: &Row<'_>, span: Span, flaws: &mut Vec<(FlawKind, String)>) -> Ve
         results.id = entry
             .id
             .as_ref()
-            .map(|id| EntryId::new(&format!("{id}-results")));
+            .map(|id| EntryId::new(&format!("{id}{RESULTS}")));
         results
     });
-    let entries = std::iter::once(entry).chain(results);
+    let notes = parts.iter().filter(|part| part.kind.get() == Some(NOTE));
+    let notes: Vec<Entry> = notes.map(|part| note(part, span)).collect();
+    let entries = std::iter::once(entry).chain(results).chain(notes);
     let follow = |entry: Entry| RowEntry {
-        follows: entry.id.is_some() && !matches!(entry.body, Body::Opaque { .. }),
+        follows: entry.id.is_some()
+            && matches!(entry.body, Body::Message(_) | Body::Compaction { .. }),
         recorded: recorded
             .filter(|_| matches!(&entry.body, Body::Message(it) if it.role == Role::Assistant)),
         entry,
     };
     entries.map(follow).collect()
+}
+
+/// Returns the annotation in a part.
+fn note(part: &PartData<'_>, span: Span) -> Entry {
+    let note: Note<'_> = part.note.parse();
+    let mut entry = Entry::new(span, annotations::body(part.note));
+    entry.id = note.id.non_empty().map(EntryId::new);
+    entry.time = decode_time(note.created);
+    entry.program = Some(PROGRAM.to_owned());
+    entry
 }
 
 fn is_object(raw: Raw<'_>) -> bool {

@@ -14,6 +14,7 @@
 //! | `session` | `id`, `parent_id` (session that a sub-agent works for), `directory`, `title`, `version`, `agent`, `revert` (JSON with the `messageID` from which on the messages are reverted), `time_created` |
 //! | `message` | `id`, `session_id`, `time_created`, `data` (JSON) |
 //! | `part` | `id`, `message_id`, `data` (JSON) |
+//! | `todo` | all, if there is such a table |
 //!
 //! `message.data` of a prompt is `{role: "user", time, agent, model}`; of a reply `{role: "assistant", path
 //! {cwd}, modelID, cost, tokens {input, output, reasoning, cache {read, write}}, finish, error?,
@@ -56,6 +57,10 @@ pub struct OpenCode;
 const DATABASE: &str = "opencode.db";
 
 static SPEC: LayoutSpec = LayoutSpec {
+    limits: Some(
+        "annals adds messages, titles, notes, tags, forks and sub-agents to OpenCode's database, and changes neither the rest of it nor \
+         the JSON files of older versions: `opencode session delete ID` deletes a session, `annals export ID` copies one, its agent changes todos",
+    ),
     ..LayoutSpec::new("opencode")
 };
 

@@ -11,7 +11,7 @@
 //! and counts in `event_sequence` (from 1.18 on), so the parts of the last messages are looked at.
 
 use super::artifact;
-use crate::model::{RowFormat, RowSchema};
+use crate::model::{OptionalRows, RowFormat, RowSchema};
 
 /// The name of a session in records: with the session at the top if it is that of a sub-agent. The
 /// search upwards ends after 64 steps, so a cycle ends it.
@@ -45,8 +45,25 @@ macro_rules! json {
     };
 }
 
+/// A column of the session `?1` that older databases lack. In the inner query its name then means the
+/// column of the query around it, which is empty.
+macro_rules! column {
+    ($name:literal) => {
+        concat!(
+            ", '",
+            $name,
+            "', (SELECT (SELECT ",
+            $name,
+            " FROM session WHERE rowid = ?1) FROM (SELECT NULL AS ",
+            $name,
+            "))"
+        )
+    };
+}
+
 pub(super) static FORMAT: RowFormat = RowFormat {
-    name: "opencode",
+    // The number counts changes of the records.
+    name: "opencode-2",
     file: super::DATABASE,
     tables: &["session", "message", "part"],
     counter_table: "event_sequence",
@@ -86,19 +103,42 @@ pub(super) static FORMAT: RowFormat = RowFormat {
             ", 'id', CAST(t.id AS TEXT), 'parent', CAST(t.parent_id AS TEXT)",
             ", 'directory', CAST(t.directory AS TEXT), 'title', CAST(t.title AS TEXT)",
             ", 'version', CAST(t.version AS TEXT), 'agent', CAST(t.agent AS TEXT)",
-            ", 'slug', CAST((SELECT (SELECT slug FROM session WHERE rowid = ?1) FROM (SELECT NULL AS slug)) AS TEXT)",
+            column!("slug"),
             ", 'created', CAST(t.time_created AS INTEGER), 'updated', CAST(t.time_updated AS INTEGER)",
-            ") FROM session t WHERE t.rowid = ?1"
+            // What only a conversion back to a database needs.
+            ", 'row', json_object('table', 'session'",
+            column!("project_id"),
+            column!("workspace_id"),
+            column!("path"),
+            column!("share_url"),
+            column!("summary_additions"),
+            column!("summary_deletions"),
+            column!("summary_files"),
+            column!("summary_diffs"),
+            column!("metadata"),
+            ", 'cost', (SELECT (SELECT format('%!.17g', cost) FROM session WHERE rowid = ?1) FROM (SELECT NULL AS cost))",
+            column!("tokens_input"),
+            column!("tokens_output"),
+            column!("tokens_reasoning"),
+            column!("tokens_cache_read"),
+            column!("tokens_cache_write"),
+            column!("revert"),
+            column!("permission"),
+            column!("model"),
+            column!("time_compacting"),
+            column!("time_archived"),
+            ")) FROM session t WHERE t.rowid = ?1"
         ),
         concat!(
             "SELECT json_object('type', 'message', 'session', coalesce(",
             name!("m.session_id"),
             ", CAST(m.session_id AS TEXT)), 'id', CAST(m.id AS TEXT)",
-            ", 'created', CAST(m.time_created AS INTEGER)",
+            ", 'created', CAST(m.time_created AS INTEGER), 'updated', CAST(m.time_updated AS INTEGER)",
             ", 'started', (SELECT CAST(time_created AS INTEGER) FROM session WHERE id = m.session_id), 'data', ",
             json!("m.data"),
             ", 'parts', json((SELECT json_group_array(json(part)) FROM (",
-            "SELECT json_object('id', CAST(p.id AS TEXT), 'data', ",
+            "SELECT json_object('id', CAST(p.id AS TEXT), 'created', CAST(p.time_created AS INTEGER)",
+            ", 'updated', CAST(p.time_updated AS INTEGER), 'data', ",
             json!("p.data"),
             ") AS part FROM part p WHERE p.message_id = m.id ORDER BY p.id))))",
             " FROM message m WHERE m.rowid = ?1"
@@ -115,8 +155,26 @@ pub(super) static FORMAT: RowFormat = RowFormat {
             " LEFT JOIN message m ON m.session_id = t.id AND (m.time_created, m.id) < (r.time_created, r.id)",
             " WHERE t.rowid = ?1 ORDER BY m.time_created DESC, m.id DESC LIMIT 1"
         ),
+        concat!(
+            "SELECT json_object('type', 'todos', 'session', ",
+            name!("t.id"),
+            ", 'id', CAST(t.id AS TEXT), 'created', (SELECT max(CAST(time_updated AS INTEGER)) FROM todo WHERE session_id = t.id)",
+            ", 'todos', json((SELECT json_group_array(json(todo)) FROM (",
+            "SELECT json_object('content', CAST(content AS TEXT), 'status', CAST(status AS TEXT)",
+            ", 'priority', CAST(priority AS TEXT), 'position', CAST(position AS INTEGER)",
+            ", 'created', CAST(time_created AS INTEGER), 'updated', CAST(time_updated AS INTEGER)) AS todo",
+            " FROM todo WHERE session_id = t.id ORDER BY position))))",
+            " FROM session t WHERE t.rowid = ?1"
+        ),
     ],
+    optional: Some(&TODOS),
     schema: Some(&SCHEMA),
+};
+
+static TODOS: OptionalRows = OptionalRows {
+    table: "todo",
+    state: "SELECT count(*), max(time_updated), sum(time_updated) FROM todo WHERE session_id = ?1",
+    keys: "SELECT 3, s.rowid FROM session s WHERE s.id = ?1 AND EXISTS (SELECT 1 FROM todo WHERE session_id = s.id)",
 };
 
 /// The schema of OpenCode 1.18.
@@ -137,19 +195,33 @@ static SCHEMA: RowSchema = RowSchema {
             &[
                 "id",
                 "project_id",
+                "workspace_id",
+                "parent_id",
                 "slug",
                 "directory",
                 "path",
                 "title",
                 "version",
-                "agent",
-                "model",
+                "share_url",
+                "summary_additions",
+                "summary_deletions",
+                "summary_files",
+                "summary_diffs",
+                "metadata",
+                "cost",
                 "tokens_input",
                 "tokens_output",
+                "tokens_reasoning",
                 "tokens_cache_read",
                 "tokens_cache_write",
+                "revert",
+                "permission",
+                "agent",
+                "model",
                 "time_created",
                 "time_updated",
+                "time_compacting",
+                "time_archived",
             ],
         ),
         (
@@ -165,6 +237,18 @@ static SCHEMA: RowSchema = RowSchema {
                 "time_created",
                 "time_updated",
                 "data",
+            ],
+        ),
+        (
+            "todo",
+            &[
+                "session_id",
+                "content",
+                "status",
+                "priority",
+                "position",
+                "time_created",
+                "time_updated",
             ],
         ),
     ],

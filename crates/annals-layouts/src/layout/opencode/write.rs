@@ -7,6 +7,9 @@
 //! | a result | the `state` of the call's part |
 //! | a compaction | a prompt with a `compaction` part, and a reply with `summary` |
 //! | a title | `session.title` |
+//! | a note, a tag | a `part` of the newest message, of a type that the program skips: see `annotations.rs` |
+//! | a fork | copies of the rows of `session`, `message` and `part`, under ids with one more ending |
+//! | a conversion back | the rows that the records were made from |
 //!
 //! Each message updates the sums of its session. `message.data` has a member `annals` with what the
 //! format cannot express; the program ignores it. The tables of events are not written: the program
@@ -16,21 +19,23 @@
 //!
 //! The program orders messages by time, so each is later than the one before.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::json;
+use crate::json::{self, Text, object};
 use crate::layout::content::one_line;
 use crate::layout::{
-    AppendState, Change, Edit, EditPlan, ForkEdit, NewSession, PROGRAM, PlanContext, Writer,
-    WriterSpec,
+    AGENT_SEPARATOR, AppendState, Change, Edit, EditPlan, ForkEdit, NewSession, PROGRAM,
+    PlanContext, Spawn, Writer, WriterSpec, annotations,
 };
 use crate::model::{
-    AgentId, Artifact, Block, Body, Draft, EntryId, EntryKey, Message, Role, RowEdit, SqlValue,
-    TitleSource, Usage,
+    AgentId, Artifact, Block, Body, Draft, EntryId, EntryKey, Message, Role, RowEdit, SessionId,
+    SqlValue, TitleSource, Usage,
 };
 
-use super::decode::REASONING;
+use super::decode::{NOTE, REASONING, RESULTS};
 use super::{DATABASE, OpenCode, session_artifact};
 
 static SPEC: WriterSpec = WriterSpec {
@@ -77,12 +82,12 @@ const PART: &str = "\
     INSERT INTO part (id, message_id, session_id, time_created, time_updated, data) \
     VALUES (?1, ?2, ?3, ?4, ?4, ?5)";
 
-/// `?1` session, `?2` call, `?3` time, `?4` status, `?5` text. Only calls of the newest messages have no
+/// `?1` session, `?2` call, `?3` time, `?4` status, `?5` text, `?6` metadata. Only calls of the newest messages have no
 /// result.
 const RESULT: &str = "\
     UPDATE part SET time_updated = ?3, data = json_set(data, '$.state.status', ?4, \
-    CASE ?4 WHEN 'error' THEN '$.state.error' ELSE '$.state.output' END, ?5, \
-    '$.state.title', '', '$.state.metadata', json('{}'), '$.state.time.end', ?3) \
+    CASE ?4 WHEN 'error' THEN '$.state.error' ELSE '$.state.output' END, ?5, '$.state.title', '', '$.state.metadata', \
+    json(coalesce(?6, json_extract(data, '$.state.metadata'), '{}')), '$.state.time.end', ?3) \
     WHERE session_id = ?1 AND message_id IN (SELECT id FROM message WHERE session_id = ?1 \
     ORDER BY time_created DESC, id DESC LIMIT 64) \
     AND json_valid(data) AND json_extract(data, '$.type') = 'tool' AND json_extract(data, '$.callID') = ?2 \
@@ -94,13 +99,98 @@ const SPEND: &str = "\
     tokens_output = tokens_output + ?4, tokens_cache_read = tokens_cache_read + ?5, \
     tokens_cache_write = tokens_cache_write + ?6 WHERE id = ?1";
 
+/// `?1` id, `?2` session, `?3` time, `?4` data.
+const NOTE_PART: &str = "\
+    INSERT INTO part (id, message_id, session_id, time_created, time_updated, data) \
+    SELECT ?1, m.id, ?2, ?3, ?3, ?4 FROM message m WHERE m.session_id = ?2 ORDER BY m.time_created DESC, m.id DESC LIMIT 1";
+
+/// `?1` session, `?2` time.
+const TOUCH: &str = "UPDATE session SET time_updated = max(time_updated, ?2) WHERE id = ?1";
+
+/// `?1` id, `?2` session that it works for, `?3` title, `?4` kind, `?5` time.
+const SPAWN: &str = "\
+    INSERT INTO session (id, project_id, parent_id, slug, directory, path, title, version, agent, time_created, time_updated) \
+    SELECT ?1, project_id, id, 'annals-' || lower(hex(randomblob(4))), directory, path, ?3, version, ?4, ?5, ?5 \
+    FROM session WHERE id = ?2";
+
+/// `?1` session, `?2` call, `?3` sub-agent.
+const SPAWNED: &str = "\
+    UPDATE part SET data = json_set(data, '$.state.metadata', json_set(coalesce(json_extract(data, '$.state.metadata'), '{}'), '$.sessionId', ?3)) \
+    WHERE session_id = ?1 AND json_valid(data) AND json_extract(data, '$.type') = 'tool' AND json_extract(data, '$.callID') = ?2";
+
+/// `?1` id, `?2` source, `?3` time. The program's own forks are sessions without a parent too.
+const FORK: &str = "\
+    INSERT INTO session (id, project_id, slug, directory, path, title, version, agent, model, time_created, time_updated) \
+    SELECT ?1, project_id, 'annals-' || lower(hex(randomblob(4))), directory, path, title, version, agent, model, ?3, ?3 \
+    FROM session WHERE id = ?2";
+
+/// `?1` session, `?2` source, `?3` last message, `?4` ending of the new ids.
+const FORK_MESSAGES: &str = "\
+    INSERT INTO message (id, session_id, time_created, time_updated, data) \
+    SELECT m.id || ?4, ?1, m.time_created, m.time_updated, \
+    CASE WHEN json_valid(m.data) AND json_type(m.data, '$.parentID') = 'text' \
+    THEN json_set(m.data, '$.parentID', json_extract(m.data, '$.parentID') || ?4) ELSE m.data END \
+    FROM message m JOIN message l ON l.id = ?3 AND l.session_id = ?2 \
+    WHERE m.session_id = ?2 AND (m.time_created, m.id) <= (l.time_created, l.id)";
+
+/// `?1` session, `?2` source, `?3` ending of the new ids, `?4` type of notes, which are not copied.
+const FORK_PARTS: &str = "\
+    INSERT INTO part (id, message_id, session_id, time_created, time_updated, data) \
+    SELECT p.id || ?3, p.message_id || ?3, ?1, p.time_created, p.time_updated, p.data \
+    FROM message m CROSS JOIN part p ON p.message_id = substr(m.id, 1, length(m.id) - length(?3)) AND p.session_id = ?2 \
+    WHERE m.session_id = ?1 AND (NOT json_valid(p.data) OR json_extract(p.data, '$.type') IS NOT ?4)";
+
+/// `?1` session. The program's own forks have the sums of what they copied too.
+const FORK_SUMS: &str = "\
+    UPDATE session SET (cost, tokens_input, tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write) = (\
+    SELECT coalesce(sum(json_extract(data, '$.cost')), 0), coalesce(sum(json_extract(data, '$.tokens.input')), 0), \
+    coalesce(sum(json_extract(data, '$.tokens.output')), 0), coalesce(sum(json_extract(data, '$.tokens.reasoning')), 0), \
+    coalesce(sum(json_extract(data, '$.tokens.cache.read')), 0), coalesce(sum(json_extract(data, '$.tokens.cache.write')), 0) \
+    FROM message WHERE session_id = ?1 AND json_valid(data)) WHERE id = ?1";
+
+/// `?1` record of a session. Its project is the same, if the database has it, or else that of its
+/// directory.
+const SESSION_BACK: &str = "\
+    INSERT INTO session (id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url, \
+    summary_additions, summary_deletions, summary_files, summary_diffs, metadata, cost, tokens_input, tokens_output, \
+    tokens_reasoning, tokens_cache_read, tokens_cache_write, revert, permission, agent, model, time_created, time_updated, \
+    time_compacting, time_archived) \
+    SELECT r ->> 'id', p.id, r ->> '$.row.workspace_id', r ->> 'parent', coalesce(r ->> 'slug', ''), r ->> 'directory', \
+    r ->> '$.row.path', r ->> 'title', r ->> 'version', r ->> '$.row.share_url', r ->> '$.row.summary_additions', \
+    r ->> '$.row.summary_deletions', r ->> '$.row.summary_files', r ->> '$.row.summary_diffs', r ->> '$.row.metadata', \
+    coalesce(CAST(r ->> '$.row.cost' AS REAL), 0), coalesce(r ->> '$.row.tokens_input', 0), coalesce(r ->> '$.row.tokens_output', 0), \
+    coalesce(r ->> '$.row.tokens_reasoning', 0), coalesce(r ->> '$.row.tokens_cache_read', 0), \
+    coalesce(r ->> '$.row.tokens_cache_write', 0), r ->> '$.row.revert', r ->> '$.row.permission', r ->> 'agent', \
+    r ->> '$.row.model', r ->> 'created', r ->> 'updated', r ->> '$.row.time_compacting', r ->> '$.row.time_archived' \
+    FROM (SELECT ?1 AS r) JOIN project p \
+    WHERE p.id = r ->> '$.row.project_id' OR p.id = 'global' OR p.worktree = r ->> 'directory' \
+    OR substr(r ->> 'directory', 1, length(p.worktree) + 1) = p.worktree || '/' \
+    ORDER BY p.id = r ->> '$.row.project_id' DESC, length(p.worktree) DESC, p.id LIMIT 1";
+
+/// `?1` record of a message, `?2` session.
+const MESSAGE_BACK: &str = "\
+    INSERT INTO message (id, session_id, time_created, time_updated, data) \
+    SELECT r ->> 'id', ?2, r ->> 'created', coalesce(r ->> 'updated', r ->> 'created'), r ->> 'data' FROM (SELECT ?1 AS r)";
+
+/// `?1` record of a message, `?2` session.
+const PARTS_BACK: &str = "\
+    INSERT INTO part (id, message_id, session_id, time_created, time_updated, data) \
+    SELECT p.value ->> 'id', ?1 ->> 'id', ?2, coalesce(p.value ->> 'created', ?1 ->> 'created'), \
+    coalesce(p.value ->> 'updated', ?1 ->> 'created'), p.value ->> 'data' FROM json_each(?1, '$.parts') p";
+
+/// `?1` record of todos, `?2` session.
+const TODOS_BACK: &str = "\
+    INSERT INTO todo (session_id, content, status, priority, position, time_created, time_updated) \
+    SELECT ?2, t.value ->> 'content', t.value ->> 'status', t.value ->> 'priority', t.value ->> 'position', \
+    t.value ->> 'created', t.value ->> 'updated' FROM json_each(?1, '$.todos') t";
+
 /// `?1` session, `?2` title.
 const TITLE: &str = "UPDATE session SET title = ?2 WHERE id = ?1";
 
 impl Writer for OpenCode {
     fn new_session_log(&self, new: &NewSession, stamp: &mut PlanContext<'_>) -> Result<Artifact> {
         let id = match new.unnamed {
-            true => crate::model::SessionId::new(&self.new_id("ses", stamp.now, stamp))?,
+            true => SessionId::new(&self.new_id("ses", stamp.now, stamp))?,
             false => new.id.clone(),
         };
         if !id.as_str().starts_with("ses_") {
@@ -115,9 +205,15 @@ impl Writer for OpenCode {
         Ok(session_artifact(Some(id), None))
     }
 
-    fn new_agent_log(&self, _: &AppendState, _: &AgentId) -> Result<Artifact> {
-        Err(Error::refused(
-            "sub-agents are not written to OpenCode's database",
+    fn new_agent_log(&self, head: &AppendState, agent: &AgentId) -> Result<Artifact> {
+        if !agent.as_str().starts_with("ses_") {
+            return Err(Error::refused(format!(
+                "a sub-agent of OpenCode is a session, whose id begins with `ses_`; `{agent}` does not"
+            )));
+        }
+        Ok(session_artifact(
+            Some(head.session.clone()),
+            Some(agent.clone()),
         ))
     }
 
@@ -127,13 +223,9 @@ impl Writer for OpenCode {
         change: &Change,
         stamp: &mut PlanContext<'_>,
     ) -> Result<EditPlan> {
-        if head.agent.is_some() {
-            return Err(Error::refused(
-                "sub-agents are not written to OpenCode's database",
-            ));
-        }
+        let agent = head.agent.as_ref().map(AgentId::as_str);
         let mut builder = RowBuilder {
-            session: head.session.as_str(),
+            session: agent.unwrap_or(head.session.as_str()),
             head,
             stamp,
             rows: Vec::new(),
@@ -144,10 +236,11 @@ impl Writer for OpenCode {
             Change::Begin => builder.begin(),
             Change::Append(drafts) => drafts.iter().try_for_each(|draft| builder.draft(draft))?,
             Change::Compact { summary, tokens: _ } => builder.compact(summary)?,
-            Change::Fork { .. } | Change::SetTodos(_) | Change::Spawn(_) => {
+            Change::Fork { from } => builder.fork(from)?,
+            Change::Spawn(spawn) => builder.spawn(spawn),
+            Change::SetTodos(_) => {
                 return Err(Error::refused(
-                    "forks, todos and sub-agents are not written to OpenCode's database; \
-                     `opencode --session ID --fork` forks a session",
+                    "todos are not written to OpenCode's database; ask its agent to change them",
                 ));
             }
         }
@@ -167,8 +260,50 @@ impl Writer for OpenCode {
 
     fn copy_record(&self, _: &[u8], _: &ForkEdit<'_>) -> Result<Vec<u8>> {
         Err(Error::refused(
-            "records of OpenCode's database are not copied; `opencode --session ID --fork` forks a session",
+            "records of OpenCode's database are copied by the database",
         ))
+    }
+
+    fn rows_of_records(&self, id: &SessionId, records: &[&str]) -> Result<Vec<RowEdit>> {
+        let mut rows = Vec::new();
+        // Sessions that the records begin. Others are not those of the conversion.
+        let mut begun = HashSet::new();
+        for record in records {
+            let row: BackRow<'_> = serde_json::from_str(record)
+                .map_err(|error| Error::refused(json::describe_json_error(&error)))?;
+            let name = row.session.or_empty();
+            let (top, session) = match name.rsplit_once(AGENT_SEPARATOR) {
+                Some((top, agent)) => (top, agent),
+                None => (name, name),
+            };
+            let kind = row.kind.or_empty();
+            if kind == "session" && top == id.as_str() && row.id.get() == Some(session) {
+                begun.insert(session.to_owned());
+            }
+            if !begun.contains(session) {
+                return Err(Error::refused(format!(
+                    "a record of session {id} is one of `{name}`"
+                )));
+            }
+            let one = |sql, refusal| RowEdit {
+                sql,
+                values: vec![text(record), text(session)],
+                refusal,
+            };
+            match kind {
+                "session" => rows.push(RowEdit {
+                    values: vec![text(record)],
+                    ..one(SESSION_BACK, Some(NO_PROJECT))
+                }),
+                "message" => {
+                    rows.push(one(MESSAGE_BACK, Some(NOT_WRITTEN)));
+                    rows.push(one(PARTS_BACK, None));
+                }
+                "todos" => rows.push(one(TODOS_BACK, None)),
+                _ => {}
+            }
+        }
+        Ok(rows)
     }
 
     fn writer_spec(&self) -> &'static WriterSpec {
@@ -191,6 +326,14 @@ impl OpenCode {
             "{prefix}_{count:012x}{}",
             random.get(..14).unwrap_or(&random)
         )
+    }
+}
+
+object! {
+    struct BackRow<'a> {
+        "type" => kind: Text<'a>,
+        "session" => session: Text<'a>,
+        "id" => id: Text<'a>,
     }
 }
 
@@ -221,8 +364,98 @@ impl RowBuilder<'_, '_> {
         self.rows.push(RowEdit {
             sql,
             values,
-            refusal,
+            refusal: Some(refusal),
         });
+    }
+
+    /// Adds a statement that may change any number of rows.
+    fn rows(&mut self, sql: &'static str, values: Vec<SqlValue>) {
+        self.rows.push(RowEdit {
+            sql,
+            values,
+            refusal: None,
+        });
+    }
+
+    /// Begins the session of a sub-agent.
+    fn spawn(&mut self, spawn: &Spawn) {
+        let now = self.stamp.now;
+        let title = match spawn.description.trim() {
+            "" => format!("Child session - {now:.3}"),
+            title => title.split_whitespace().collect::<Vec<_>>().join(" "),
+        };
+        let parent = text(self.head.session.as_str());
+        let missing = "the session is not in the database";
+        let kind = match spawn.kind.as_str() {
+            "" => "general",
+            kind => kind,
+        };
+        let values = vec![
+            text(spawn.agent.as_str()),
+            parent.clone(),
+            text(&title),
+            text(kind),
+            millis(now),
+        ];
+        self.row(SPAWN, values, missing);
+        if let Some(call) = &spawn.call {
+            let values = vec![parent, text(call), text(spawn.agent.as_str())];
+            self.row(SPAWNED, values, "the session has no such call");
+        }
+    }
+
+    /// Copies a session up to the message at the leaf.
+    fn fork(&mut self, from: &SessionId) -> Result<()> {
+        let leaf = self.head.leaf.as_ref().map(EntryId::as_str);
+        let Some(leaf) = leaf else {
+            return Err(Error::refused("there are no messages to fork"));
+        };
+        let last = leaf.strip_suffix(RESULTS).unwrap_or(leaf);
+        let random = (self.stamp.new_id)().replace('-', "");
+        let ending = random.get(..8).unwrap_or(&random).to_owned();
+        let to = text(self.session);
+        let missing = "the session is not in the database";
+        let source = || text(from.as_str());
+        let values = vec![to.clone(), source(), millis(self.stamp.now)];
+        self.row(FORK, values, missing);
+        let values = vec![to.clone(), source(), text(last), text(&ending)];
+        self.rows(FORK_MESSAGES, values);
+        let values = vec![to.clone(), source(), text(&ending), text(NOTE)];
+        self.rows(FORK_PARTS, values);
+        self.row(FORK_SUMS, vec![to], missing);
+        Ok(())
+    }
+
+    /// Writes an annotation.
+    fn note(&mut self, draft: &Draft) -> Result<()> {
+        let Some((note, id)) = annotations::encode(draft, self.stamp)? else {
+            return Err(Error::refused(
+                "this kind of entry cannot be written to OpenCode's database",
+            ));
+        };
+        let note = String::from_utf8(note);
+        let note = note.map_err(|error| Error::refused(error.to_string()))?;
+        let time = self.stamp.now;
+        let part = OpenCode.new_id("prt", time, self.stamp);
+        let data = format!(r#"{{"type":"{NOTE}","note":{}}}"#, note.trim_end());
+        let values = vec![
+            text(&part),
+            text(self.session),
+            millis(time),
+            SqlValue::Text(data),
+        ];
+        self.row(
+            NOTE_PART,
+            values,
+            "a session without messages has no place for notes and tags",
+        );
+        self.row(
+            TOUCH,
+            vec![text(self.session), millis(time)],
+            "the session is not in the database",
+        );
+        self.plan.added.push(id);
+        Ok(())
     }
 
     fn begin(&mut self) {
@@ -239,11 +472,7 @@ impl RowBuilder<'_, '_> {
             text(VERSION),
             text(AGENT),
         ];
-        self.row(
-            BEGIN,
-            values,
-            "the database has no project for the directory; start OpenCode there once",
-        );
+        self.row(BEGIN, values, NO_PROJECT);
     }
 
     fn draft(&mut self, draft: &Draft) -> Result<()> {
@@ -261,9 +490,7 @@ impl RowBuilder<'_, '_> {
                 self.row(TITLE, values, "the session is not in the database");
                 Ok(())
             }
-            _ => Err(Error::refused(
-                "OpenCode's database has no place for this: annals writes messages and titles to it",
-            )),
+            _ => self.note(draft),
         }
     }
 
@@ -271,7 +498,7 @@ impl RowBuilder<'_, '_> {
         self.check_parent(draft)?;
         let is_result = |block: &&Block| matches!(block, Block::ToolResult { .. });
         for block in message.blocks.iter().filter(is_result) {
-            self.result(block, draft)?;
+            self.result(block, message.spawned.as_ref(), draft)?;
         }
         let blocks: Vec<&Block> = message.blocks.iter().filter(|it| !is_result(it)).collect();
         if blocks.is_empty() && !message.blocks.is_empty() {
@@ -327,7 +554,7 @@ impl RowBuilder<'_, '_> {
     }
 
     /// Writes the result of a call into its part.
-    fn result(&mut self, block: &Block, draft: &Draft) -> Result<()> {
+    fn result(&mut self, block: &Block, spawned: Option<&AgentId>, draft: &Draft) -> Result<()> {
         let Block::ToolResult {
             call,
             output,
@@ -352,6 +579,10 @@ impl RowBuilder<'_, '_> {
             millis(time),
             text(status),
             text(&texts(output)),
+            spawned.map_or(SqlValue::Null, |agent| {
+                let agent = json::quote(agent.as_str());
+                SqlValue::Text(format!(r#"{{"sessionId":{agent}}}"#))
+            }),
         ];
         self.row(
             RESULT,
@@ -462,6 +693,9 @@ impl RowBuilder<'_, '_> {
         Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
     }
 }
+
+/// Why a session was not inserted.
+const NO_PROJECT: &str = "the database has no project for the directory; start OpenCode there once";
 
 /// Why a row was not inserted, where that is not expected.
 const NOT_WRITTEN: &str = "the row was not written";

@@ -5,8 +5,8 @@ use crate::layout::extension::Extension;
 use crate::layout::usage_fields::{decode_count, decode_time, recorded_cost};
 use crate::layout::{Decoded, Decoder, PROGRAM, Record, annotations, entry_outline};
 use crate::model::{
-    Block, Body, Entry, EntryId, Fact, FlawKind, Link, Message, Money, Outline, Role, Span,
-    TitleSource, Usage,
+    Block, Body, Entry, EntryId, EntryKey, Fact, FlawKind, Link, Message, Money, Outline, Role,
+    Span, TitleSource, Usage,
 };
 
 object! {
@@ -20,6 +20,7 @@ object! {
         "parentSession" => forked_from: Text<'a>,
         "message" => message: Raw<'a>,
         "summary" => summary: Text<'a>,
+        "firstKeptEntryId" => first_kept: Text<'a>,
         "usage" => usage: Raw<'a>,
         "name" => name: Text<'a>,
         "label" => label: Text<'a>,
@@ -112,6 +113,8 @@ struct PiEntry {
     recorded: Option<Money>,
     /// Log that this one was forked from.
     forked_from: Option<String>,
+    /// First entry that the program sends after the summary of this compaction.
+    kept_from: Option<EntryKey>,
     /// Version of the format, in a header.
     version: Option<u64>,
 }
@@ -122,6 +125,7 @@ impl From<Entry> for PiEntry {
             entry,
             recorded: None,
             forked_from: None,
+            kept_from: None,
             version: None,
         }
     }
@@ -182,6 +186,7 @@ impl Decoder for LineDecoder {
             let fork = found.forked_from.as_deref();
             let fork = fork.map(|id| Fact::Attribute("forked_from", id.into()));
             outline.facts.extend(fork);
+            outline.facts.extend(found.kept_from.map(Fact::KeptFrom));
             let version = found.version.map(|version| version.to_string());
             let version = version.map(|it| Fact::WriterState(VERSION.into(), it.into()));
             outline.facts.extend(version);
@@ -278,6 +283,10 @@ fn line_entries(line: &Line<'_>, span: Span, fault: &mut Option<String>) -> Vec<
     }
     line.annex.apply_to_entry(&mut first.entry);
     let id = first.entry.id.clone();
+    if kind == "compaction" && !line.annex.compact.0 {
+        let kept = line.first_kept.non_empty();
+        first.kept_from = kept.map(EntryKey::from_text);
+    }
     let mut found = vec![first];
     if let Some(id) = id.filter(|_| kind == "compaction" && !line.annex.compact.0) {
         let mut message = sent(vec![text(&line.summary)]);

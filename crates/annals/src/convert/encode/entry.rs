@@ -5,14 +5,24 @@ use std::path::PathBuf;
 
 use annals_layouts::json;
 use annals_layouts::layout::{Change, Edit, export_file};
-use annals_layouts::model::{Body, Draft, Entry, EntryId, EntryKey, Members};
+use annals_layouts::model::{Body, Draft, Entry, EntryId, EntryKey, Members, Outline};
 
 use super::super::links::Links;
 use super::super::origin::GENERATED;
 use super::super::summary::{body_kind, update_row};
 use super::{CHANNEL, SessionEncoder, TargetLog};
 use crate::error::Result;
-use crate::store::Session;
+use crate::store::{Session, is_summary};
+
+/// Position of an entry in the conversation.
+struct Place {
+    /// Its outline index; `None` for a copy.
+    at: Option<usize>,
+    /// Its parent, by the id that it has in the source.
+    parent: Option<EntryId>,
+    /// Whether it is not resumed, in layouts without branches.
+    is_aside: bool,
+}
 
 impl SessionEncoder<'_> {
     /// Returns the lines that an entry becomes, with their files; none if the target cannot
@@ -30,6 +40,88 @@ impl SessionEncoder<'_> {
             self.leave_out("replaced record");
             return Ok(Vec::new());
         }
+        let parent = at.and_then(|at| links.parent(at, refused));
+        let place = Place {
+            at,
+            parent: parent.map(|id| pen.repeats.get(&id).cloned().unwrap_or(id)),
+            is_aside: pen.is_aside(at),
+        };
+        self.encode_at(entry, place, pen, links, refused)
+    }
+
+    /// Writes the messages that a compaction keeps again after its summary, where the programs of all
+    /// layouts send them.
+    pub(super) fn repeat_kept(
+        &mut self,
+        log: usize,
+        summary: &Entry,
+        at: usize,
+        pen: &mut TargetLog,
+        links: &Links<'_>,
+    ) -> Result<()> {
+        let (Some(scan), Some(tree)) = (self.session.logs.get(log), self.session.trees.get(log))
+        else {
+            return Ok(());
+        };
+        let Some(id) = summary.id.clone() else {
+            return Ok(());
+        };
+        let Some(compaction) = links.parent_index(at) else {
+            return Ok(());
+        };
+        let kept = tree.kept_messages(&scan.outlines, compaction);
+        let mut entries = Vec::new();
+        self.session.each_entry_of_log(log, &kept, |entry| {
+            entries.push(entry);
+            Ok(true)
+        })?;
+        entries.retain(|entry| !is_summary(entry));
+        let mut parent = id.clone();
+        for (number, mut entry) in entries.into_iter().enumerate() {
+            let copy = EntryId::new(&format!("{id}-kept-{number}"));
+            entry.id = Some(copy.clone());
+            entry.time = summary.time;
+            entry.members.clear();
+            if let Body::Message(message) = &mut entry.body {
+                // Charged where they were written first.
+                message.usage = None;
+                message.response = None;
+                message.request = None;
+            }
+            let place = Place {
+                at: None,
+                parent: Some(parent.clone()),
+                is_aside: pen.is_aside(Some(at)),
+            };
+            let lines = self.encode_at(entry, place, pen, links, &mut HashSet::new())?;
+            if !lines.is_empty() {
+                parent = copy;
+            }
+            self.write_generated(lines)?;
+        }
+        if parent != id && pen.head.agent.is_none() {
+            self.written
+                .extend(self.last_line.clone().map(|it| (at, it)));
+        }
+        // What follows a compaction with its summary in one record names the compaction.
+        let outline = scan.outlines.get(compaction);
+        let outline = outline.filter(|outline| outline.span == summary.span);
+        let named = outline.and_then(Outline::id);
+        pen.repeats
+            .extend(named.map(|named| (named, parent.clone())));
+        pen.repeats.insert(id, parent);
+        Ok(())
+    }
+
+    fn encode_at(
+        &mut self,
+        entry: Entry,
+        place: Place,
+        pen: &mut TargetLog,
+        links: &Links<'_>,
+        refused: &mut HashSet<EntryKey>,
+    ) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+        let at = place.at;
         if matches!(entry.body, Body::Todos(_)) || is_export_head(self.session, &entry) {
             // Written with the session and its agents.
             return Ok(Vec::new());
@@ -49,16 +141,13 @@ impl SessionEncoder<'_> {
         let fitting = |id: &EntryId| EntryId::new(&self.target.writer.valid_id(id.as_str()));
         let time = entry.time;
         let now = time.or(pen.head.time).unwrap_or(self.started);
-        let parent = at.and_then(|at| links.parent(at, refused));
         let continues = at
             .filter(|_| !self.session.root().layout.follows_parent_links())
             .and_then(|at| links.continued_entry(at, refused));
-        pen.head.leaf = parent.as_ref().map(fitting);
+        pen.head.leaf = place.parent.as_ref().map(fitting);
         pen.head.continues = continues.as_ref().map(fitting);
         pen.head.last_message = pen.last.get(&aside).cloned();
-        let resumed = pen.resumed.as_ref();
-        pen.head.is_aside =
-            resumed.is_some_and(|resumed| !at.is_some_and(|at| resumed.contains(&at)));
+        pen.head.is_aside = place.is_aside;
         pen.head.set_context(entry.context);
         let rest = at.and_then(|at| pen.replies.rest.get(&at)).cloned();
         pen.head.reply_rest = rest.unwrap_or_default();

@@ -24,6 +24,7 @@ impl SessionEncoder<'_> {
             pending_usage: None,
             resumed: None,
             replies: SplitReplies::default(),
+            repeats: HashMap::new(),
         };
         let links = Links::new(&[]);
         for (at, file) in session.files.notes().enumerate() {

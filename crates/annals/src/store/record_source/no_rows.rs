@@ -25,6 +25,10 @@ impl Connections {
         Err(unsupported())
     }
 
+    pub(super) fn keys(&self, _: &Path, _: &'static RowFormat) -> io::Result<Vec<String>> {
+        Err(unsupported())
+    }
+
     pub(super) fn state(&self, _: &Path, _: &'static RowFormat) -> io::Result<Option<FileId>> {
         Err(unsupported())
     }

@@ -25,7 +25,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use annals_jsonl::{FileId, ReadAt, open_to_read};
-use annals_layouts::model::{Framing, RowFormat, SessionId};
+use annals_layouts::model::{Framing, OptionalRows, RowFormat, SessionId};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
@@ -107,6 +107,8 @@ struct Database {
     id: FileId,
     /// Whether the program counts the changes of sessions.
     has_counter: bool,
+    /// Whether it has the optional table.
+    has_optional: bool,
 }
 
 impl Connections {
@@ -168,6 +170,15 @@ impl Connections {
         })?;
         self.put_back(database);
         Ok(sessions)
+    }
+
+    /// Returns the keys of all sessions of a database.
+    pub(super) fn keys(&self, path: &Path, format: &'static RowFormat) -> io::Result<Vec<String>> {
+        let (keys, database, _) = self.read(path, format, |database| {
+            database.keys().map_err(sqlite_error)
+        })?;
+        self.put_back(database);
+        Ok(keys)
     }
 
     /// Returns the state of a session; `None` if there is none at this path.
@@ -323,6 +334,7 @@ impl Database {
             unlocked,
             id,
             has_counter: false,
+            has_optional: false,
         })
     }
 
@@ -343,13 +355,27 @@ impl Database {
                     return Ok(Some(table));
                 }
             }
-            self.has_counter = self.has_table(self.format.counter_table)?;
+            self.find_optional_tables()?;
             Ok(None)
         };
         match begin().map_err(sqlite_error)? {
             None => Ok(()),
             Some(table) => Err(io::Error::other(format!("it has no table `{table}`"))),
         }
+    }
+
+    fn find_optional_tables(&mut self) -> rusqlite::Result<()> {
+        self.has_counter = self.has_table(self.format.counter_table)?;
+        self.has_optional = match self.format.optional {
+            Some(optional) => self.has_table(optional.table)?,
+            None => false,
+        };
+        Ok(())
+    }
+
+    /// Returns the records of an optional table, if the database has it.
+    fn optional(&self) -> Option<&'static OptionalRows> {
+        self.format.optional.filter(|_| self.has_optional)
     }
 
     fn has_table(&self, name: &str) -> rusqlite::Result<bool> {
@@ -384,14 +410,16 @@ impl Database {
         let records: i64 = row.get(1)?;
         let updated: i64 = row.get(2)?;
         let mut bytes = name.clone().into_bytes();
-        for column in 3..columns {
-            match row.get_ref(column)? {
-                ValueRef::Null => bytes.push(0),
-                ValueRef::Integer(number) => bytes.extend(number.to_le_bytes()),
-                ValueRef::Real(number) => bytes.extend(number.to_le_bytes()),
-                ValueRef::Text(text) | ValueRef::Blob(text) => bytes.extend_from_slice(text),
+        // Records of another version of annals are not those of this one.
+        bytes.extend_from_slice(self.format.name.as_bytes());
+        add_columns(row, 3..columns, &mut bytes)?;
+        if let Some(optional) = self.optional() {
+            let mut state = self.connection.prepare_cached(optional.state)?;
+            let columns = state.column_count();
+            let mut rows = state.query([key])?;
+            if let Some(row) = rows.next()? {
+                add_columns(row, 0..columns, &mut bytes)?;
             }
-            bytes.push(0xff);
         }
         if self.has_counter {
             let mut counter = self.connection.prepare_cached(self.format.counter)?;
@@ -447,9 +475,17 @@ impl Database {
 
     /// Returns the queries and arguments of the records of a session.
     fn record_keys(&self, key: &str) -> rusqlite::Result<Vec<(u8, i64)>> {
-        let mut keys = self.connection.prepare_cached(self.format.keys)?;
-        let keys = keys.query_map([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        keys.collect()
+        let query = |sql: &str| -> rusqlite::Result<Vec<(u8, i64)>> {
+            let mut keys = self.connection.prepare_cached(sql)?;
+            let keys = keys.query_map([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            keys.collect()
+        };
+        let mut keys = query(self.format.keys)?;
+        if let Some(optional) = self.optional() {
+            let at = keys.len().min(1);
+            keys.splice(at..at, query(optional.keys)?);
+        }
+        Ok(keys)
     }
 
     /// Returns the end offsets of records, and all of them unless they are too large.
@@ -494,6 +530,24 @@ impl Database {
         line.push(b'\n');
         Ok(())
     }
+}
+
+/// Adds the bytes of columns.
+fn add_columns(
+    row: &rusqlite::Row<'_>,
+    columns: std::ops::Range<usize>,
+    bytes: &mut Vec<u8>,
+) -> rusqlite::Result<()> {
+    for column in columns {
+        match row.get_ref(column)? {
+            ValueRef::Null => bytes.push(0),
+            ValueRef::Integer(number) => bytes.extend(number.to_le_bytes()),
+            ValueRef::Real(number) => bytes.extend(number.to_le_bytes()),
+            ValueRef::Text(text) | ValueRef::Blob(text) => bytes.extend_from_slice(text),
+        }
+        bytes.push(0xff);
+    }
+    Ok(())
 }
 
 /// Splits the path of a session into that of the database and the rest.

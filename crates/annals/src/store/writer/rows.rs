@@ -3,19 +3,26 @@
 //! A change is planned from the state of the session and written only if the session still has it, in
 //! one transaction. If another program was faster, the change is planned again.
 
+use std::path::Path;
 use std::sync::Mutex;
 
-use annals_layouts::layout::{AppendState, Change, Edit, NewSession, Writer};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use annals_layouts::layout::{AppendState, Change, Edit, NewSession, Spawn, Writer};
 use annals_layouts::model::{
-    Artifact, Block, Body, Draft, Entry, EntryId, EntryKey, Framing, RowFormat,
+    Artifact, Block, Body, Draft, Entry, EntryId, EntryKey, Framing, Outline, OutlineKind,
+    RowFormat, SessionId,
 };
 
 use crate::error::{Error, Result};
 use crate::store::append_point::AppendPoint;
+use crate::store::fork::{ForkedSession, retitle};
 use crate::store::inventory::{RootFile, SessionFiles};
 use crate::store::lifecycle::SessionState;
 use crate::store::log_reader::TailWindow;
 use crate::store::record_source::{self, RowOutcome};
+use crate::store::session::Session;
 use crate::store::{Root, Store};
 
 use super::{SessionWriter, WriteOptions, header_fields, with_plan_context};
@@ -27,6 +34,18 @@ const ATTEMPTS: usize = 5;
 pub(super) fn row_writer(root: &Root) -> Result<&'static dyn Writer> {
     let writer = root.layout.row_writer();
     writer.ok_or_else(|| Error::read_only(root.layout.name()))
+}
+
+/// Returns the database that holds a session.
+fn existing_database(path: &Path, framing: Framing) -> Result<&Path> {
+    let database = record_source::disk_path(path, framing);
+    match annals_jsonl::exists(database)? {
+        true => Ok(database),
+        false => Err(Error::refused(format!(
+            "{} does not exist, and only its program can create it: start the program once",
+            database.display()
+        ))),
+    }
 }
 
 impl Store {
@@ -56,13 +75,7 @@ impl Store {
         options: WriteOptions,
     ) -> Result<SessionWriter> {
         let path = root.locate(&log)?;
-        let database = record_source::disk_path(&path, log.framing);
-        if !annals_jsonl::exists(database)? {
-            return Err(Error::refused(format!(
-                "{} does not exist, and only its program can create it: start the program once",
-                database.display()
-            )));
-        }
+        existing_database(&path, log.framing)?;
         let session = log.session.clone().unwrap_or_else(|| new.id.clone());
         let head = AppendState {
             cwd: Some(new.cwd.clone()),
@@ -79,6 +92,86 @@ impl Store {
         let changes: Vec<Change> = std::iter::once(Change::Begin).chain(append).collect();
         writer.apply_rows(format, &changes)?;
         Ok(writer)
+    }
+
+    /// Copies a conversation of a session in a database into a new session of it, in one transaction.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request")]
+    pub(in crate::store) fn fork_rows(
+        &self,
+        session: &Session,
+        format: &'static RowFormat,
+        outlines: &[Outline],
+        path: &[usize],
+        to: &SessionId,
+        title: Option<&str>,
+        now: Timestamp,
+    ) -> Result<ForkedSession> {
+        let root = session.root();
+        let writer = row_writer(root)?;
+        let mut path = path.iter().rev().filter_map(|&at| outlines.get(at));
+        let last = path.find(|it| it.kind.is_message() || it.kind == OutlineKind::Compaction);
+        let id = SessionId::new(&writer.valid_id(to.as_str()))?;
+        let new = NewSession::new(id, "/");
+        let zone = self.zone();
+        let log = with_plan_context(Some(now), &zone, |stamp| {
+            writer.new_session_log(&new, stamp)
+        })?;
+        let file = root.locate(&log)?;
+        let head = AppendState {
+            leaf: last.and_then(Outline::id),
+            ..AppendState::new(new.id.clone(), log.clone())
+        };
+        let options = WriteOptions {
+            now: Some(now),
+            ..WriteOptions::default()
+        };
+        let file = RootFile::new(file, log, annals_jsonl::FileId::default());
+        let path = file.path.clone();
+        let from = session.files.id.clone();
+        let mut changes = vec![Change::Fork { from }];
+        changes.extend(title.map(retitle));
+        self.rows_writer(root, head, file, options)
+            .apply_rows(format, &changes)?;
+        Ok(ForkedSession {
+            session: new.id,
+            path,
+        })
+    }
+
+    /// Writes the rows that records were made from, in one transaction. Returns `false` if the session
+    /// exists.
+    pub(crate) fn restore_rows(
+        &self,
+        root: &Root,
+        id: &SessionId,
+        records: &[Vec<u8>],
+    ) -> Result<bool> {
+        let writer = row_writer(root)?;
+        let zone = self.zone();
+        let new = NewSession::new(id.clone(), "/");
+        let log = with_plan_context(None, &zone, |stamp| writer.new_session_log(&new, stamp))?;
+        let path = root.locate(&log)?;
+        let Framing::Rows(format) = log.framing else {
+            return Err(Error::read_only(root.layout.name()));
+        };
+        let database = existing_database(&path, log.framing)?;
+        root.ensure_inside(database)?;
+        let records = records.iter();
+        let records: Vec<_> = records
+            .map(|record| String::from_utf8_lossy(record))
+            .collect();
+        let records: Vec<&str> = records.iter().map(AsRef::as_ref).collect();
+        let rows = writer.rows_of_records(id, &records)?;
+        let durability = WriteOptions::default().durability;
+        let outcome = record_source::write_rows(&path, format, None, &rows, durability);
+        match outcome.map_err(|error| Error::io("write to", database, error))? {
+            RowOutcome::Written => Ok(true),
+            RowOutcome::Changed => Ok(false),
+            RowOutcome::Refused(why) => Err(Error::refused(format!(
+                "nothing was written to {}: {why}",
+                database.display()
+            ))),
+        }
     }
 
     /// Opens a session of a database.
@@ -102,23 +195,54 @@ impl Store {
         file: RootFile,
         options: WriteOptions,
     ) -> SessionWriter {
-        SessionWriter {
-            root: root.clone(),
-            options,
-            zone: self.zone(),
-            log: Mutex::new(None),
-            append_point: Mutex::new(AppendPoint::new(head, file, options.live)),
-            log_totals: Mutex::default(),
-            lone: false,
-            archived_todos: Vec::new(),
-            list_updater: None,
-            state: Mutex::new(SessionState::Resumed),
-            unwritten: false,
-        }
+        rows_writer(root, self.zone(), head, file, options)
+    }
+}
+
+fn rows_writer(
+    root: &Root,
+    zone: TimeZone,
+    head: AppendState,
+    file: RootFile,
+    options: WriteOptions,
+) -> SessionWriter {
+    SessionWriter {
+        root: root.clone(),
+        options,
+        zone,
+        log: Mutex::new(None),
+        append_point: Mutex::new(AppendPoint::new(head, file, options.live)),
+        log_totals: Mutex::default(),
+        lone: false,
+        archived_todos: Vec::new(),
+        list_updater: None,
+        state: Mutex::new(SessionState::Resumed),
+        unwritten: false,
     }
 }
 
 impl SessionWriter {
+    /// Begins the session of a sub-agent, in one transaction.
+    pub(super) fn spawn_in_rows(
+        &self,
+        format: &'static RowFormat,
+        head: &AppendState,
+        spawn: &Spawn,
+    ) -> Result<SessionWriter> {
+        let log = row_writer(&self.root)?.new_agent_log(head, &spawn.agent)?;
+        let path = self.root.locate(&log)?;
+        let file = RootFile::new(path, log.clone(), annals_jsonl::FileId::default());
+        let head = AppendState {
+            agent: Some(spawn.agent.clone()),
+            cwd: head.cwd.clone(),
+            ..AppendState::new(head.session.clone(), log)
+        };
+        let zone = self.zone.clone();
+        let writer = rows_writer(&self.root, zone, head, file, self.options);
+        writer.apply_rows(format, &[Change::Spawn(spawn.clone())])?;
+        Ok(writer)
+    }
+
     /// Plans changes, writes their rows, and reads back the new entries.
     pub(super) fn apply_rows(
         &self,
@@ -126,7 +250,10 @@ impl SessionWriter {
         changes: &[Change],
     ) -> Result<Vec<Entry>> {
         let writer = row_writer(&self.root)?;
-        let begins = matches!(changes.first(), Some(Change::Begin));
+        let begins = matches!(
+            changes.first(),
+            Some(Change::Begin | Change::Fork { .. } | Change::Spawn(_))
+        );
         for _ in 0..ATTEMPTS {
             let mut tail = self.append_point();
             let expected = match begins {

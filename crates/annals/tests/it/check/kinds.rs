@@ -7,7 +7,7 @@ use annals::model::{Block, Body, Draft, EntryId, FlawKind as F, Message, Role};
 use annals::store::{Session, SessionFiles, Store, WriteOptions};
 
 use super::{Made, SESSION, call, kinds, reply, reports, result, user};
-use crate::support::{case, cases};
+use crate::support::{Case, case, cases};
 
 /// Kind, fixture with the flaw, number of flaws, and a similar fixture without it.
 const FIXTURES: &[(F, &str, usize, &str)] = &[
@@ -601,6 +601,44 @@ fn sessions_index_drifts_only_if_it_lists_a_missing_session() {
         let index = format!(r#"{{"version":1,"entries":[{{"sessionId":"{id}"}}]}}"#);
         made.put("projects/-w/sessions-index.json", index.as_bytes());
         assert_eq!(kinds(&made.root()).get(&F::IndexDrift), drifts, "{id}");
+    }
+}
+
+/// Databases that programs derive from their logs are only compared.
+#[test]
+fn derived_databases_drift_from_their_logs() {
+    let bases = [
+        ("codex", "0.166-s02-tools", "state_5.sqlite", "threads"),
+        ("copilot", "1.0-s01-qa", "session-store.db", "sessions"),
+    ];
+    for (layout, name, file, table) in bases {
+        let is_it = |case: &Case| case.layout.name() == layout && case.name == name;
+        let copy = cases().into_iter().find(is_it).unwrap().copy();
+        let path = copy.root.path.join(file);
+        let drift = || kinds(&copy.root).get(&F::IndexDrift).copied();
+        assert_eq!(drift(), None, "{layout}");
+        let database = rusqlite::Connection::open(&path).unwrap();
+        let run = |sql: &str| {
+            database
+                .execute_batch(&sql.replace("TABLE_NAME", table))
+                .unwrap()
+        };
+        run("CREATE TABLE TABLE_NAME (id TEXT PRIMARY KEY, title TEXT)");
+        assert_eq!(drift(), Some(1), "{layout}: lacks a session");
+        for session in copy.store().inventory().sessions {
+            database
+                .execute(
+                    &format!("INSERT INTO {table} (id) VALUES (?1)"),
+                    [session.id.as_str()],
+                )
+                .unwrap();
+        }
+        assert_eq!(drift(), None, "{layout}");
+        run("INSERT INTO TABLE_NAME (id) VALUES ('gone')");
+        assert_eq!(drift(), Some(1), "{layout}: lists a session without a log");
+        drop(database);
+        std::fs::write(&path, "torn").unwrap();
+        assert_eq!(drift(), Some(1), "{layout}: cannot be read");
     }
 }
 

@@ -105,15 +105,32 @@ fn said(session: &Session) -> BTreeSet<Vec<String>> {
     let Some(tree) = session.tree() else {
         return BTreeSet::new();
     };
+    let outlines = &session.logs[0].outlines;
+    let blocks = |entry: &annals::model::Entry| -> Vec<String> {
+        let Body::Message(message) = &entry.body else {
+            return Vec::new();
+        };
+        let blocks = message.blocks.iter();
+        let blocks = blocks.map(|block| format!("{} {block:?}", message.role.as_str()));
+        blocks.collect()
+    };
     let words = |conversation| {
         let mut words = Vec::new();
         session
             .each_entry(conversation, |entry| {
-                if let Body::Message(message) = entry.body {
-                    let blocks = message.blocks.iter();
-                    words
-                        .extend(blocks.map(|block| format!("{} {block:?}", message.role.as_str())));
-                }
+                words.extend(blocks(&entry));
+                let is_summary =
+                    matches!(&entry.body, Body::Message(message) if message.compact_summary);
+                let compaction = entry.parent.as_ref().filter(|_| is_summary);
+                let compaction = compaction.map(|id| Some(id.key()));
+                let compaction = compaction
+                    .and_then(|key| outlines.iter().position(|outline| outline.key == key));
+                // A conversion writes what the compaction keeps after its summary.
+                let kept = compaction.map(|at| tree.kept_messages(outlines, at));
+                session.each_entry_of_log(0, &kept.unwrap_or_default(), |entry| {
+                    words.extend(blocks(&entry));
+                    Ok(true)
+                })?;
                 Ok(true)
             })
             .unwrap();

@@ -19,6 +19,7 @@ static FORMAT: RowFormat = RowFormat {
     artifact,
     keys: "SELECT 0, rowid FROM entry WHERE session = ?1 ORDER BY rowid",
     records: &["SELECT json_object('text', CAST(text AS TEXT)) FROM entry WHERE rowid = ?1"],
+    optional: None,
     schema: None,
 };
 

@@ -48,8 +48,7 @@ pub(crate) fn write(
         }
         begun => begun.map_err(sqlite_error)?,
     }
-    let has_counter = database.has_table(format.counter_table);
-    database.has_counter = has_counter.map_err(sqlite_error)?;
+    database.find_optional_tables().map_err(sqlite_error)?;
     // SQLite created the log by now. It ignores it if the name cannot be synced, so that a power loss could
     // undo the transaction.
     let named = match durability {
@@ -108,6 +107,7 @@ fn open(path: &Path, format: &'static RowFormat, durability: Durability) -> io::
         unlocked: false,
         id,
         has_counter: false,
+        has_optional: false,
     })
 }
 
@@ -121,7 +121,9 @@ impl Database {
         if let Some(fault) = self.schema_fault().map_err(sqlite_error)? {
             return Ok(RowOutcome::Refused(fault));
         }
-        let now = self.state(within, &self.id).map_err(sqlite_error)?;
+        // The last part of the path is the key: other keys are not written.
+        let key = within.rsplit('/').next().unwrap_or_default();
+        let now = self.state(key, &self.id).map_err(sqlite_error)?;
         let now = now.map(|(_, id)| id);
         // The rest of the identity is that of the file, which other sessions change.
         let state = |id: FileId| (id.len, id.mtime_ns);
@@ -134,8 +136,9 @@ impl Database {
                 .prepare_cached(row.sql)
                 .map_err(sqlite_error)?;
             let values = rusqlite::params_from_iter(row.values.iter().map(Parameter));
-            if statement.execute(values).map_err(sqlite_error)? != 1 {
-                return Ok(RowOutcome::Refused(row.refusal.to_owned()));
+            let changed = statement.execute(values).map_err(sqlite_error)?;
+            if let Some(refusal) = row.refusal.filter(|_| changed != 1) {
+                return Ok(RowOutcome::Refused(refusal.to_owned()));
             }
         }
         Ok(RowOutcome::Written)
@@ -212,6 +215,7 @@ impl ToSql for Parameter<'_> {
         match self.0 {
             SqlValue::Text(text) => text.to_sql(),
             SqlValue::Integer(number) => Ok(ToSqlOutput::Owned(Value::Integer(*number))),
+            SqlValue::Null => Ok(ToSqlOutput::Owned(Value::Null)),
         }
     }
 }
