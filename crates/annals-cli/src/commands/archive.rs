@@ -138,17 +138,21 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
     if wanted.is_empty() {
         return print_nothing(args, &pinned, context);
     }
-    let everything = context.inventory();
-    let groups = group_sessions(&wanted, &everything.sessions, args.keep_source);
+    let shares_logs = args.keep_source && wanted.iter().any(shares_a_log);
+    let everything = shares_logs.then(|| context.inventory());
+    let groups = match &everything {
+        Some(everything) => groups_with_sharers(&wanted, &everything.sessions),
+        None => SessionFiles::group_by_shared_files(&wanted.iter().collect::<Vec<_>>()),
+    };
     let (mut done, mut failed) = (Vec::new(), Vec::new());
     let progress = Progress::new("archiving");
     let total: u64 = wanted.iter().map(SessionFiles::bytes).sum();
     let mut so_far = 0;
-    for group in &groups {
-        match archive_group(args, group, context) {
+    let mut groups_left = groups.iter();
+    let mut give = |result: annals::Result<Archived>| {
+        let group = groups_left.next().map_or(&[][..], Vec::as_slice);
+        match result {
             Ok(archived) => done.push(archived),
-            // Without --apply, an incomplete plan is an error.
-            Err(error) if !args.apply => return Err(error.into()),
             Err(error) => {
                 let name = group.first().map(|files| files.id.to_string());
                 failed.push((name.unwrap_or_default(), error));
@@ -156,6 +160,19 @@ pub(crate) fn run(args: &ArchiveArgs, context: &mut Context) -> Result<Outcome> 
         }
         so_far += group.iter().map(|files| files.bytes()).sum::<u64>();
         progress.set(so_far, total);
+    };
+    let (store, now) = (&context.store, context.clock.now);
+    match (args.apply, args.keep_source) {
+        (true, false) => store.move_all_to_archive(&groups, args.live, now, give),
+        (true, true) => groups
+            .iter()
+            .for_each(|group| give(store.copy_to_archive(group, now))),
+        (false, keep) => {
+            for group in &groups {
+                // An incomplete plan is an error.
+                give(Ok(store.plan_archive(group, !keep)?));
+            }
+        }
     }
     drop(progress);
     if context.json {
@@ -212,40 +229,23 @@ fn run_on_archive(args: &ArchiveArgs, named: &[String], context: &mut Context) -
     }
 }
 
-/// Groups sessions that share files. With `keep_source`, a group includes sessions that were not
-/// named, because their files are archived too.
-fn group_sessions<'a>(
-    wanted: &'a [SessionFiles],
+/// Returns whether other sessions may have a part of a log.
+fn shares_a_log(files: &SessionFiles) -> bool {
+    let mut volumes = files.logs().flat_map(|log| log.volumes());
+    volumes.any(|file| file.slice.is_some())
+}
+
+/// Groups sessions that share files, with the sessions that were not named: a log is copied whole.
+fn groups_with_sharers<'a>(
+    wanted: &[SessionFiles],
     all: &'a [SessionFiles],
-    keep_source: bool,
 ) -> Vec<Vec<&'a SessionFiles>> {
-    let shares = |files: &SessionFiles| {
-        let mut volumes = files.logs().flat_map(|log| log.volumes());
-        volumes.any(|file| file.slice.is_some())
-    };
-    if !keep_source || !wanted.iter().any(shares) {
-        let wanted: Vec<&SessionFiles> = wanted.iter().collect();
-        return SessionFiles::group_by_shared_files(&wanted);
-    }
     let all: Vec<&SessionFiles> = all.iter().collect();
     let mut groups = SessionFiles::group_by_shared_files(&all);
     let is_wanted =
         |files: &SessionFiles| wanted.iter().any(|it| delete::is_same_session(it, files));
     groups.retain(|group| group.iter().any(|files| is_wanted(files)));
     groups
-}
-
-fn archive_group(
-    args: &ArchiveArgs,
-    group: &[&SessionFiles],
-    context: &Context,
-) -> annals::Result<Archived> {
-    let (store, now) = (&context.store, context.clock.now);
-    match (args.apply, args.keep_source) {
-        (false, keep) => store.plan_archive(group, !keep),
-        (true, true) => store.copy_to_archive(group, now),
-        (true, false) => store.move_to_archive(group, args.live, now),
-    }
 }
 
 /// Returns the sessions that the arguments select.

@@ -97,8 +97,8 @@ impl ArchiveAllReport {
 }
 
 /// Maximum number of files, and of their bytes, that are archived while the lock is held once.
-const BATCH_FILES: usize = 1024;
-const BATCH_BYTES: u64 = 64 << 20;
+pub(super) const BATCH_FILES: usize = 1024;
+pub(super) const BATCH_BYTES: u64 = 64 << 20;
 
 /// Sessions that share files, or the files of a root that belong to no session.
 struct Group<'a> {

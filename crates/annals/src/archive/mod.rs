@@ -7,6 +7,7 @@ mod archive_all;
 mod find;
 mod locate;
 mod mirror;
+mod move_sessions;
 mod remove;
 mod restore;
 mod restore_sources;

@@ -1,24 +1,21 @@
-//! Archives sessions: plan, copy, and removal of the archived files.
+//! Archives sessions: plan and copy.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Archive;
 use super::archive_all;
-use super::mirror::{Contents, Mirror, Stored, open_source};
-use crate::archive_format::archived_session::{ArchivedSession, group};
+use super::mirror::{Contents, Mirror, Stored};
 use crate::archive_format::checksum::Checksum;
-use crate::archive_format::manifest::{self, Line, Manifest, Member, SessionKey, file_path};
+use crate::archive_format::manifest::{Manifest, Member, SessionKey, file_path};
 use crate::archive_format::root_archive::RootArchive;
-use crate::archive_format::verify::{verify_member, verify_written};
+use crate::archive_format::verify::verify_written;
 use crate::error::{Error, Result};
-use crate::store::{FileCopies, FileSet, Root, SessionFiles, Store};
-use annals_jsonl::Error as FileError;
-use annals_jsonl::{self as jsonl, FileId};
+use crate::store::{FileSet, SessionFiles, Store};
+use annals_jsonl::FileId;
 
 /// A group of sessions that was archived, or would be.
 #[derive(Clone, Debug, Serialize)]
@@ -82,49 +79,6 @@ impl Store {
             Ok(done(plan, &stored, manifest, &holdings.files))
         })
     }
-
-    /// Archives a group of sessions that share files and removes them from their root.
-    ///
-    /// Everything is synced, read back from the archive and compared with the files in the root
-    /// while their logs are locked; if anything differs, nothing is removed. The archive stays
-    /// locked until the last file is removed. If a file cannot be removed, those already removed are
-    /// restored. Sessions that another program has open for writing are not removed
-    /// ([`Held`](annals_jsonl::Error::Held)), nor those that one writes to, unless `live`
-    /// ([`Error::Live`]).
-    pub fn move_to_archive(
-        &self,
-        group: &[&SessionFiles],
-        live: bool,
-        now: Timestamp,
-    ) -> Result<Archived> {
-        if !live {
-            group
-                .iter()
-                .try_for_each(|files| files.ensure_not_in_use())
-                .map_err(Error::for_removal)?;
-        }
-        let archive = self.archive()?;
-        let holdings = holdings(group, true)?;
-        let contents = contents(group, &holdings)?;
-        archive.with_locked(&holdings.root, holdings.lone, |root, manifest| {
-            let plan = planned(group, &holdings, root, manifest, &mut |_| {});
-            // Copies that cannot be read are replaced, so all of them are read.
-            let stored = store(root, manifest, contents, now, None)?;
-            if let Some(gone) = stored.missing.first() {
-                return Err(Error::File(FileError::Changed {
-                    path: holdings.root.path.join(gone),
-                }));
-            }
-            let done = done(plan, &stored, manifest, &holdings.files);
-            let copies = Copies::new(root, manifest, &holdings)?;
-            copies.read_back()?;
-            Store::remove_files(group, &holdings, live, &copies)?;
-            Ok(Archived {
-                removed: true,
-                ..done
-            })
-        })
-    }
 }
 
 impl Archive {
@@ -162,144 +116,6 @@ pub(super) fn store(
     };
     let mut results = mirror.store(&[contents])?;
     results.pop().unwrap_or_else(|| Ok(Stored::default()))
-}
-
-/// The archived copies of files that are to be removed. The archive is locked.
-struct Copies<'a> {
-    root: &'a RootArchive,
-    /// Changes when session-list rows are saved.
-    manifest: Mutex<&'a mut Manifest>,
-    session: ArchivedSession,
-    /// Identities of the compressed files.
-    stored: Vec<(PathBuf, FileId)>,
-}
-
-impl<'a> Copies<'a> {
-    fn new(root: &'a RootArchive, manifest: &'a mut Manifest, files: &FileSet) -> Result<Self> {
-        let members = files.files.iter();
-        let members = members.filter_map(|(path, _)| manifest.files.get(path).cloned());
-        let members: Vec<Member> = members.collect();
-        let mut stored = Vec::with_capacity(members.len());
-        for member in &members {
-            let path = member.location(&root.dir);
-            let metadata = path.symlink_metadata();
-            let metadata = metadata.map_err(|error| Error::io("stat", &path, error))?;
-            stored.push((path, FileId::from(&metadata)));
-        }
-        let only = Manifest {
-            files: members
-                .into_iter()
-                .map(|it| (it.path.clone(), it))
-                .collect(),
-            dirs: manifest.dirs.clone(),
-            ..Manifest::default()
-        };
-        let archive = Arc::new(root.clone());
-        let mut session = group(&archive, &only).into_iter();
-        let nothing = || Error::refused("there is nothing to remove");
-        let mut first = session.next().ok_or_else(nothing)?;
-        // Files of sessions that share no log are removed together too.
-        first
-            .members
-            .extend(session.flat_map(|other| other.members));
-        // What was removed can be put back even if another program removes the archive.
-        let session = first.holding(first.members.iter());
-        Ok(Copies {
-            root,
-            session,
-            manifest: Mutex::new(manifest),
-            stored,
-        })
-    }
-
-    /// Syncs all copies, and reads them from disk. That they can be read does not mean that they are
-    /// durable: their writer may have been killed before the sync.
-    fn read_back(&self) -> Result<()> {
-        let mut files: Vec<PathBuf> = self.stored.iter().map(|(path, _)| path.clone()).collect();
-        files.push(self.root.dir.join(manifest::NAME));
-        self.root.sync(&files)?;
-        crate::archive_format::root_archive::sync_dir(
-            self.root.dir.parent().unwrap_or(&self.root.dir),
-        )?;
-        for member in &self.session.members {
-            if let Ok(content) = self.session.file(member) {
-                content.drop_page_cache();
-            }
-            if let Some(first) = verify_member(&self.session, member).first() {
-                return Err(Error::refused(format!(
-                    "the archived data in {} cannot be read back, so nothing was removed: {}",
-                    first.pack.display(),
-                    first.detail
-                )));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl FileCopies for Copies<'_> {
-    fn verify(&self, within: &Path) -> Result<FileId> {
-        confirm(&self.session, &self.root.root, within)
-    }
-
-    fn ensure_reachable(&self) -> Result<()> {
-        for (path, id) in &self.stored {
-            let there = jsonl::metadata_if_exists(path)?.map(|there| FileId::from(&there));
-            if there.is_none_or(|there| !there.same_file(id) || there.len < id.len) {
-                return Err(Error::File(FileError::Changed { path: path.clone() }));
-            }
-        }
-        let path = self.root.dir.join(manifest::NAME);
-        let there = jsonl::metadata_if_exists(&path)?.map(|there| FileId::from(&there));
-        let manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
-        match there
-            .is_some_and(|there| there.same_file(&manifest.id) && there.len >= manifest.id.len)
-        {
-            true => Ok(()),
-            false => Err(Error::File(FileError::Changed { path })),
-        }
-    }
-
-    fn restore(&self, gone: &[&Path]) -> Result<()> {
-        let root = Root::with_layout(self.root.layout, &self.root.root);
-        self.session.put_back(&root, gone)
-    }
-
-    fn save_rows(&self, log: &Path, rows: &[String]) -> Result<()> {
-        let mut manifest = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = manifest.files.get(log).cloned();
-        let Some(known) = known.filter(|it| !rows.is_empty() && it.list_rows != rows) else {
-            return Ok(());
-        };
-        let line = Line::File(Box::new(Member {
-            list_rows: rows.to_vec(),
-            generation: known.generation + 1,
-            ..known
-        }));
-        self.root.append(&mut manifest, vec![line])
-    }
-}
-
-/// Checks that a file in the root is byte for byte the archived one, which must have been read back
-/// before.
-pub(super) fn confirm(session: &ArchivedSession, root: &Path, within: &Path) -> Result<FileId> {
-    let path = root.join(within);
-    let changed = || Error::File(FileError::Changed { path: path.clone() });
-    let member = session.member(within).ok_or_else(changed)?;
-    let (file, metadata) = open_source(&path)?.ok_or_else(changed)?;
-    let id = FileId::from(&metadata);
-    if !id.untouched(&member.id()) {
-        return Err(changed());
-    }
-    let sum = Checksum::digest_reader(file).map_err(|error| Error::io("read", &path, error))?;
-    match member.sha256 == Some(sum) {
-        true => Ok(id),
-        // The file was changed, and its times set back.
-        false => Err(Error::refused(format!(
-            "{} differs from its archived copy, though its times are unchanged; nothing was removed (`touch` it and archive it again)",
-            path.display()
-        ))),
-    }
 }
 
 pub(super) fn holdings(group: &[&SessionFiles], removing: bool) -> Result<FileSet> {

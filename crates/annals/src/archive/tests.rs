@@ -397,9 +397,9 @@ fn confirm_compares_content_not_only_times() {
     let log = desk.root.path.join(LOG);
     desk.store();
     let mut session = desk.session();
-    assert!(session::confirm(&session, &desk.root.path, Path::new(LOG)).is_ok());
+    assert!(move_sessions::confirm(&session, &desk.root.path, Path::new(LOG)).is_ok());
     session.members[0].sha256 = Some(Checksum::compute(b"other"));
-    let differs = session::confirm(&session, &desk.root.path, Path::new(LOG)).unwrap_err();
+    let differs = move_sessions::confirm(&session, &desk.root.path, Path::new(LOG)).unwrap_err();
     assert!(
         differs
             .to_string()
@@ -407,7 +407,7 @@ fn confirm_compares_content_not_only_times() {
         "{differs}"
     );
     fs::write(&log, "{} \n").unwrap();
-    let changed = session::confirm(&session, &desk.root.path, Path::new(LOG)).unwrap_err();
+    let changed = move_sessions::confirm(&session, &desk.root.path, Path::new(LOG)).unwrap_err();
     assert!(matches!(
         changed,
         Error::File(annals_jsonl::Error::Changed { .. })

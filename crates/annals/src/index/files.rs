@@ -25,7 +25,8 @@ use super::database::{BUSY_TIMEOUT, new_number, number_of};
 use super::text_store;
 
 /// `latest` is the time of the last usage, in milliseconds since 1970, and `session` its session;
-/// both select the usage of a poll.
+/// both select the usage of a poll. A search reads the states of all files from the index `state`: with
+/// their usage, the rows are on many more pages.
 pub(super) const TABLES: &str = "
     CREATE TABLE file (
         root INTEGER NOT NULL REFERENCES root,
@@ -40,6 +41,7 @@ pub(super) const TABLES: &str = "
     ) WITHOUT ROWID;
     CREATE INDEX recent ON file (root, latest);
     CREATE INDEX owner ON file (root, session);
+    CREATE INDEX state ON file (root, path, id, state);
 ";
 
 /// State of a file when it was last read.

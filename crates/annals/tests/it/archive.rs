@@ -243,6 +243,59 @@ fn keep_stores_only_what_a_session_added() {
     assert!(content == fs::read(main).unwrap());
 }
 
+/// One group cannot be moved; the others of its batch are.
+#[test]
+fn sessions_moved_together_fail_one_by_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, state) = (dir.path().join("root"), dir.path().join("state"));
+    let folder = root.join("projects/-app");
+    fs::create_dir_all(&folder).unwrap();
+    let log = |number: usize| {
+        let id = format!("{number}c549c46-16ca-47dd-b731-f4c264becc53");
+        folder.join(format!("{id}.jsonl"))
+    };
+    let line =
+        r#"{"type":"user","uuid":"a","parentUuid":null,"message":{"role":"user","content":"x"}}"#;
+    for number in 0..6 {
+        fs::write(log(number), format!("{line}\n").repeat(number + 1)).unwrap();
+    }
+    let before = picture(&root);
+    let store = Store::new(vec![Root::claude_code(&root)]).with_state(&state);
+    let sessions = store.inventory().sessions;
+    let groups: Vec<Vec<&SessionFiles>> = sessions.iter().map(|files| vec![files]).collect();
+    // It is gone before its batch begins, and another is locked when its turn comes.
+    fs::rename(log(1), dir.path().join("1")).unwrap();
+    let held = Log::open(&log(4), AppendOptions::default()).unwrap();
+    let mut results = Vec::new();
+    let done = held.with_lock(|_| {
+        store.move_all_to_archive(&groups, true, now(), |result| results.push(result));
+        Ok::<_, annals::Error>(())
+    });
+    done.unwrap();
+    let moved = |result: &annals::Result<annals::archive::Archived>| {
+        result.as_ref().is_ok_and(|done| done.removed)
+    };
+    let outcome: Vec<bool> = results.iter().map(moved).collect();
+    assert_eq!(
+        outcome,
+        [true, false, true, true, false, true],
+        "{results:?}"
+    );
+    let is_busy = matches!(results[4], Err(Error::File(FileError::Busy { .. })));
+    assert!(is_busy, "{:?}", results[4]);
+    for number in 0..6 {
+        assert_eq!(log(number).exists(), number == 4, "{number}");
+    }
+    let archive = Archive::open(&state);
+    for number in [0, 2, 3, 5] {
+        let session = archive.find(&sessions[number].id.to_string()).unwrap();
+        assert_eq!(verify(&session), []);
+        session.restore(None).unwrap();
+    }
+    fs::rename(dir.path().join("1"), log(1)).unwrap();
+    assert_eq!(picture(&root), before);
+}
+
 #[test]
 fn locked_log_is_not_removed() {
     let copy = case("2.1.325-s02-tools").copy();
