@@ -47,8 +47,8 @@ fn is_derived(case: &support::Case) -> bool {
 
 fn logs_are(case: &support::Case, is: impl Fn(Framing) -> bool) -> bool {
     let sessions = case.sessions();
-    let logs = sessions.iter().flat_map(|session| session.logs());
-    logs.fold(true, |all, log| all && is(log.artifact.framing))
+    let mut logs = sessions.iter().flat_map(|session| session.logs());
+    logs.all(|log| is(log.artifact.framing))
 }
 
 /// Writes each file line by line.
