@@ -1,4 +1,5 @@
 """Tests of the tools that check the documentation: what is wrong must be found."""
+import re
 import stat
 import tempfile
 import unittest
@@ -70,6 +71,16 @@ class CheckLinks(unittest.TestCase):
 
     def test_links_in_code_do_not_count(self):
         self.assertNotIn("](", check_links.prose("```\n[a](b)\n```\n`[c](d)`"))
+
+
+class Settings(unittest.TestCase):
+    def test_page_has_the_settings_that_the_code_documents(self):
+        root = TOOLS.parent
+        source = (root / "crates/annals-cli/src/config.rs").read_text()
+        code = "\n".join(line[3:].removeprefix(" ") for line in source.split("\n") if line.startswith("//!"))
+        page = (root / "docs/reference/config.md").read_text()
+        block = re.compile(r"```toml\n(.*?)```", re.DOTALL)
+        self.assertEqual(block.search(page).group(1), block.search(code).group(1))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 #!/usr/bin/env node
 // Checks the pages of `annals serve` in Chromium, with and without scripts.
 //
-//   verify_pages.mjs --annals PROGRAM --modules DIR [--chromium FILE] [--pictures DIR] [--messages N] [--short]
+//   verify_pages.mjs --annals PROGRAM --modules DIR [--chromium FILE] [--messages N] [--short]
 //
-// DIR contains the npm package playwright-core. Every page must answer, have its landmarks, write nothing to the console,
-// ask no other server, and fit a screen of 360 pixels. A long session opens in windows, a message that is written appears,
+// DIR contains the npm packages playwright-core and axe-core. Every page must answer, have its landmarks, write nothing to the
+// console, ask no other server, fit a screen of 360 pixels, and have no violation that axe-core finds, in light and dark. A long session opens in windows, a message that is written appears,
 // back and forward lead where they should, and text of a log stays text. As a control, a page that breaks these rules is
-// checked too, and each break must be noticed. --pictures writes screenshots.
+// checked too, and each break must be noticed.
 //
 // Exit codes: 0 all passed, 1 something failed, 2 could not run.
 import { spawn } from "node:child_process";
-import { appendFileSync, cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
@@ -26,11 +26,12 @@ const given = (name) => {
 const annals = given("annals");
 const modules = given("modules");
 if (!annals || !modules) {
-  console.error("usage: verify_pages.mjs --annals PROGRAM --modules DIR [--chromium FILE] [--pictures DIR] [--messages N]");
+  console.error("usage: verify_pages.mjs --annals PROGRAM --modules DIR [--chromium FILE] [--messages N]");
   process.exit(2);
 }
 const require = createRequire(join(resolve(modules), "x.js"));
 const { chromium } = require("playwright-core");
+const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const MESSAGES = Number(given("messages") ?? 100_000);
 const LONG = "10000000-0000-4000-8000-000000000001";
 const LIVE = "20000000-0000-4000-8000-000000000002";
@@ -133,6 +134,15 @@ async function problems(page) {
   });
 }
 
+/// Returns what axe-core finds on a page. It is evaluated by the debugger, which the policy of the page does not concern.
+async function violations(page) {
+  await page.evaluate(AXE);
+  return page.evaluate(async () => {
+    const { violations } = await axe.run(document, { resultTypes: ["violations"] });
+    return violations.flatMap(({ id, nodes }) => nodes.slice(0, 2).map((node) => `axe: ${id}: ${node.target.join(" ")}`));
+  });
+}
+
 async function main() {
   const log = writeHistory();
   const { server, address } = await serve();
@@ -153,7 +163,6 @@ async function main() {
     const live = of((row) => row.id === LIVE);
     const branchy = of((row) => row.conversations > 2);
     const agents = of((row) => row.agents > 1);
-    const saved = listed.addresses[listed.sessions.findIndex((row) => row.file.includes("history"))];
     const paths = ["/", "/projects", "/sessions", "/sessions?sort=cost", "/search", "/search?q=the", "/search?q=role%3Anobody", "/cost", "/cost?by=session", "/cost?by=model", "/watch", "/check", "/archive", "/trash",
       ...[long, live, branchy, agents].flatMap((path) => [path, `${path}/tree`, `${path}/files`])];
     for (const address of listed.addresses) {
@@ -194,8 +203,8 @@ async function main() {
     await attacker.close();
     neighbour.close();
 
-    for (const [width, scripts] of [[1280, true], [360, true], [1280, false], [360, false]]) {
-      const own = await browser.newContext({ viewport: { width, height: 800 }, javaScriptEnabled: scripts });
+    for (const [width, scripts, colorScheme] of [[1280, true, "light"], [360, true, "dark"], [1920, true, "dark"], [1280, false, "light"], [360, false, "light"]]) {
+      const own = await browser.newContext({ viewport: { width, height: 800 }, javaScriptEnabled: scripts, colorScheme });
       await own.addCookies(cookies);
       const page = await own.newPage();
       const seen = observe(page, host);
@@ -207,6 +216,7 @@ async function main() {
         const length = (await answer.body()).length;
         expect(length < 200_000, `${where}: ${length} bytes`);
         if (scripts) for (const problem of await problems(page)) expect(false, `${where}: ${problem}`);
+        if (scripts && width < 1900) for (const violation of await violations(page)) expect(false, `${where}: ${violation}`);
         for (const one of seen.slice(before)) expect(false, `${where}: ${one}`);
         checked += 1;
       }
@@ -276,14 +286,28 @@ async function main() {
     await plain.addCookies(cookies);
     const form = await plain.newPage();
     await form.goto(origin + live);
+    await form.locator(".write > summary").click();
     await form.locator(".right input[name=tag]").fill("from-a-form");
     await form.getByRole("button", { name: "Tag" }).click();
     await form.locator(".badge.tag", { hasText: "from-a-form" }).waitFor();
+    // A fork at a message leads to the copy, which ends there; the trash gives it back.
+    await form.locator(".act a").first().click();
+    expect(await form.locator("#fork input[name=at]").inputValue() === uuid(1), "the form forks at the message");
+    await form.getByRole("button", { name: "Fork" }).click();
+    await form.waitForURL((url) => !url.pathname.endsWith(LIVE));
+    const copy = form.url();
+    expect(await form.locator("article").count() === 1, "the copy ends at the message");
+    await form.locator(".write > summary").click();
+    await form.getByRole("button", { name: "Move to the trash" }).click();
+    await form.waitForURL(`${origin}/trash`);
+    expect((await form.goto(copy)).status() === 404, "what is in the trash is gone");
+    await form.goto(`${origin}/trash`);
+    await form.getByRole("button", { name: "Put back" }).first().click();
+    expect((await form.goto(copy)).status() === 200, "the trash gives it back");
     await plain.close();
     for (const one of seen) expect(false, `the console: ${one}`);
 
     await control(browser);
-    if (given("pictures")) await pictures(browser, cookies, origin, { branchy, agents, live, saved: saved?.replace("/api/v1", "") });
     await context.close();
   } finally {
     await browser.close();
@@ -297,36 +321,18 @@ async function main() {
 
 /// A page that breaks the rules: each break must be noticed.
 async function control(browser) {
-  const broken = createServer((_, response) => response.end("<!doctype html><body style='width:3000px'><input name=x><a href='/'></a><p id=a><p id=a><script>console.log('x'); fetch('http://127.0.0.1:9/').catch(() => {}); throw new Error('y')</script>"));
+  const broken = createServer((_, response) => response.end("<!doctype html><body style='width:3000px'><p style='color:#ccc'>pale</p><input name=x><a href='/'></a><p id=a><p id=a><script>console.log('x'); fetch('http://127.0.0.1:9/').catch(() => {}); throw new Error('y')</script>"));
   await new Promise((done) => broken.listen(0, "127.0.0.1", done));
   const host = `127.0.0.1:${broken.address().port}`;
   const page = await browser.newPage();
   const seen = observe(page, host);
   await page.goto(`http://${host}/`);
-  const found = [...seen, ...(await problems(page))].join("\n");
-  for (const wanted of ["console: x", "error: y", "request: http://127.0.0.1:9/", "wider", "not one main", "no heading", "no label", "no text", "repeated id"]) {
+  const found = [...seen, ...(await problems(page)), ...(await violations(page))].join("\n");
+  for (const wanted of ["console: x", "error: y", "request: http://127.0.0.1:9/", "wider", "not one main", "no heading", "no label", "no text", "repeated id", "axe: html-has-lang", "axe: color-contrast"]) {
     expect(found.includes(wanted), `the control: ${wanted} was not noticed`);
   }
   await page.close();
   broken.close();
-}
-
-async function pictures(browser, cookies, origin, { branchy, agents, live, saved }) {
-  const folder = given("pictures");
-  mkdirSync(folder, { recursive: true });
-  const shots = [["overview", "/"], ["sessions", "/sessions"], ["conversation", agents], ["branches", branchy], ["tree", `${agents}/tree`], ["branch-tree", `${branchy}/tree`], ["live", live], ["search", "/search?q=file"], ["cost", "/cost"], ["check", "/check"],
-    ...(saved ? [["files", `${saved}/files`], ["diff", `${saved}/files/0?view=split`]] : [])];
-  for (const [scheme, width] of [["light", 1280], ["dark", 1280], ["light", 360], ["dark", 1600]]) {
-    const context = await browser.newContext({ colorScheme: scheme, viewport: { width, height: width > 400 ? 800 : 740 } });
-    await context.addCookies(cookies);
-    const page = await context.newPage();
-    for (const [name, path] of shots) {
-      await page.goto(origin + path);
-      await page.waitForTimeout(300);
-      await page.screenshot({ path: join(folder, `${name}-${scheme}-${width}.png`) });
-    }
-    await context.close();
-  }
 }
 
 main().catch((error) => {

@@ -10,6 +10,7 @@ const first = () => list.firstElementChild;
 const last = () => list.lastElementChild;
 const number = (part, name) => Number(part.dataset[name]);
 let busy = false;
+let waits = false;
 
 async function load(name, position) {
   const join = list.dataset.part.includes("?") ? "&" : "?";
@@ -23,10 +24,13 @@ async function guarded(act) {
   busy = true;
   try {
     await act();
-  } catch {
-    news.textContent = "The session cannot be read any more. Load the page again.";
-  } finally {
     busy = false;
+    // What was asked for meanwhile.
+    if (waits) grow();
+    look();
+  } catch {
+    busy = false;
+    news.textContent = "The session cannot be read any more. Load the page again.";
   }
 }
 
@@ -52,7 +56,11 @@ const showOlder = () => guarded(async () => {
 const showNewer = () => guarded(async () => {
   if (newer.hidden) return;
   const part = await load("from", number(last(), "end"));
-  if (number(part, "end") > number(part, "start")) list.append(part);
+  if (number(part, "end") === number(part, "start")) {
+    newer.hidden = true;
+    return;
+  }
+  list.append(part);
   if (list.children.length > MOST) {
     const below = document.documentElement.scrollHeight - scrollY;
     first().remove();
@@ -61,15 +69,21 @@ const showNewer = () => guarded(async () => {
   mark();
 });
 
+// Loads what is scrolled to.
+let look = () => {};
+
 if (!whole) {
   const seen = new IntersectionObserver((found) => {
     for (const { isIntersecting, target } of found) {
       if (isIntersecting && target.isConnected) (target === older ? showOlder : showNewer)();
     }
   }, { rootMargin: "600px" });
-  const begin = () => {
-    seen.observe(older);
-    seen.observe(newer);
+  // An observer reports changes only: what came into view while something else was loaded is asked for again.
+  const observe = () => {
+    for (const end of [older, newer]) {
+      seen.unobserve(end);
+      seen.observe(end);
+    }
   };
   // The place of the address first, then what is around it.
   requestAnimationFrame(() => {
@@ -77,30 +91,32 @@ if (!whole) {
     const target = document.getElementById(location.hash.slice(1)) ?? (at && document.getElementById(`m-${at}`));
     if (target) target.scrollIntoView({ block: "center" });
     else if (!location.hash && !older.hidden && newer.hidden) scrollTo(0, document.documentElement.scrollHeight);
-    begin();
+    look = observe;
+    look();
   });
 }
 
+const grow = () => guarded(async () => {
+  if (!newer.hidden) {
+    waits = false;
+    news.textContent = "New messages at the end";
+    return;
+  }
+  do {
+    waits = false;
+    const atEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 160;
+    const part = await load("from", number(last(), "end"));
+    if (number(part, "end") === number(part, "start")) break;
+    list.append(part);
+    if (atEnd) scrollTo(0, document.documentElement.scrollHeight);
+    else news.textContent = "New messages below";
+  } while (waits);
+});
+
 if (list.dataset.follow) {
-  let again = false;
   const events = new EventSource(list.dataset.follow);
-  const grow = () => guarded(async () => {
-    if (!newer.hidden) {
-      news.textContent = "New messages at the end";
-      return;
-    }
-    do {
-      again = false;
-      const atEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 160;
-      const part = await load("from", number(last(), "end"));
-      if (number(part, "end") === number(part, "start")) break;
-      list.append(part);
-      if (atEnd) scrollTo(0, document.documentElement.scrollHeight);
-      else news.textContent = "New messages below";
-    } while (again);
-  });
   events.addEventListener("entry", () => {
-    again = true;
+    waits = true;
     grow();
   });
   events.addEventListener("reset", () => {

@@ -58,8 +58,14 @@ if (matchMedia("(max-width: 64rem)").matches) {
 const watch = document.getElementById("watch");
 if (watch) {
   const roots = JSON.parse(watch.dataset.roots);
+  const titles = JSON.parse(watch.dataset.titles);
+  const main = ["command", "cmd", "file_path", "path", "filePath", "pattern", "query", "url", "description", "prompt", "skill"];
   const shown = (block) => {
-    if (block.kind === "tool_use") return `${block.name} ${JSON.stringify(block.input)}`;
+    if (block.kind === "tool_use") {
+      const input = block.input ?? {};
+      const name = [...main, ...Object.keys(input)].find((name) => typeof input[name] === "string");
+      return `${block.name} ${name ? input[name] : JSON.stringify(input)}`;
+    }
     if (block.kind === "tool_result") return block.output.map((one) => one.text ?? "").join("\n");
     return block.text ?? "";
   };
@@ -73,20 +79,23 @@ if (watch) {
   const events = new EventSource(watch.dataset.follow);
   events.addEventListener("entry", ({ data }) => {
     const event = JSON.parse(data);
+    if (!["message", "compaction"].includes(event.entry.kind)) return;
     const parts = event.entry.blocks.map((block) => [block.kind, shown(block).trim().slice(0, 600)]);
     if (!parts.some(([, text]) => text)) return;
     const item = document.createElement("li");
     item.className = "new";
     const facts = add(item, "p", "", "row-facts");
-    add(facts, "b", event.entry.role ?? event.entry.kind);
+    const role = parts[0]?.[0] === "tool_result" ? "tool" : event.entry.role ?? event.entry.kind;
+    add(facts, "b", role, `speaker ${role}`);
     const root = roots.findIndex((path) => event.file.startsWith(`${path}/`));
-    const name = event.session.slice(0, 8);
+    const name = titles[event.session] ?? event.session.slice(0, 8);
     if (root < 0) add(facts, "span", name);
     else {
       const at = event.entry.id ? `?at=${encodeURIComponent(event.entry.id)}` : "";
       add(facts, "a", name).href = `/s/${root}/${encodeURIComponent(event.session)}${at}`;
     }
-    add(facts, "time", "now");
+    const time = new Date(event.entry.time ?? Date.now());
+    add(facts, "time", time.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })).title = time.toString();
     for (const [kind, text] of parts) if (text) add(item, "p", text, `said ${kind}`);
     const atEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 120;
     watch.append(item);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use annals::model::SessionId;
 use annals::service::{CostRequest, MessagesRequest, OpenSession, SearchRequest};
 use annals::store::MessageFilter;
-use annals::view::{FileVersionJson, PageRequest, TodosJson};
+use annals::view::{FileVersionJson, PageRequest, TodosJson, TrashRow};
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::header;
@@ -32,6 +32,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/api/v1/search", get(search))
         .route("/api/v1/cost", get(cost))
         .route("/api/v1/check", get(check))
+        .route("/api/v1/trash", get(trash))
         .route("/api/v1/s/{root}/{id}", get(session))
         .route("/api/v1/s/{root}/{id}/messages", get(messages))
 }
@@ -95,10 +96,11 @@ async fn sessions(State(app): State<Arc<App>>, given: Parameters) -> Result<Resp
         request.limit = given.number("limit")?;
         let found = app.service.sessions(&request)?;
         let inventory = app.service.inventory();
+        let places = app.places(&inventory);
         let rows = found.rows.iter();
         let address = |row: &annals::service::SessionRow| {
-            let place = app.place(&inventory, &row.info)?;
-            Some(format!("/api/v1{}", place.path()))
+            let path = places.address(&row.info);
+            (!path.is_empty()).then(|| format!("/api/v1{path}"))
         };
         Ok(SessionsJson {
             addresses: rows.map(address).collect(),
@@ -144,6 +146,18 @@ async fn cost(State(app): State<Arc<App>>, given: Parameters) -> Result<Response
 
 async fn check(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     answer(app, |app, _| Ok(app.service.check(None)?)).await
+}
+
+async fn trash(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    #[derive(Serialize)]
+    struct TrashJson {
+        trashed: Vec<TrashRow>,
+    }
+    answer(app, |app, _| {
+        let trashed = TrashRow::list(app.service.store())?;
+        Ok(TrashJson { trashed })
+    })
+    .await
 }
 
 /// Opens a session of an address.

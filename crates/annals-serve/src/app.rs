@@ -1,5 +1,7 @@
 //! State that all handlers share: the service, the sessions that are held open, and the secrets.
 
+use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -91,6 +93,30 @@ impl SessionPlace {
     }
 }
 
+/// The places of all sessions: looking for one does not go through all.
+pub(crate) struct SessionPlaces<'a> {
+    by_id: HashMap<&'a str, Vec<(SessionPlace, &'a SessionFiles)>>,
+}
+
+impl SessionPlaces<'_> {
+    /// Returns the address of the page of a listed session; empty if it has none.
+    pub(crate) fn address(&self, info: &SessionInfo) -> String {
+        let same = self.by_id.get(info.id.as_str());
+        let mut same = same.into_iter().flatten();
+        let own = same.find(|(_, files)| files.main_path() == info.file);
+        own.map(|(place, _)| place.path()).unwrap_or_default()
+    }
+
+    /// Returns the address of the page of a session that a file belongs to; empty if it has none.
+    pub(crate) fn address_of_file(&self, id: &SessionId, file: &Path) -> String {
+        let same = self.by_id.get(id.as_str()).map_or(&[][..], Vec::as_slice);
+        let has_file = |files: &SessionFiles| files.files().any(|own| own.path == file);
+        let own = same.iter().find(|(_, files)| has_file(files));
+        let own = own.or_else(|| same.first());
+        own.map(|(place, _)| place.path()).unwrap_or_default()
+    }
+}
+
 impl App {
     pub(crate) fn new(service: Service, options: Options, access: Access) -> Self {
         App {
@@ -154,40 +180,22 @@ impl App {
         }
     }
 
-    /// Returns the place of a session of an inventory.
-    pub(crate) fn place(&self, inventory: &Inventory, info: &SessionInfo) -> Option<SessionPlace> {
-        let mut same = self.sessions_in(inventory, self.root_number(info)?, &info.id);
-        let copy = same.position(|files| files.main_path() == info.file);
-        Some(SessionPlace {
-            root: self.root_number(info)?,
-            copy: copy.unwrap_or(0),
-            id: info.id.clone(),
-        })
-    }
-
-    /// Returns the place of the session that has a file.
-    pub(crate) fn place_of_files(
-        &self,
-        inventory: &Inventory,
-        files: &SessionFiles,
-    ) -> Option<SessionPlace> {
+    /// Returns the places of the sessions of an inventory.
+    pub(crate) fn places<'a>(&self, inventory: &'a Inventory) -> SessionPlaces<'a> {
         let roots = self.service.store().roots();
-        let root = roots.iter().position(|root| root.path == files.root.path)?;
-        let mut same = self.sessions_in(inventory, root, &files.id);
-        let copy = same.position(|other| other.main_path() == files.main_path());
-        Some(SessionPlace {
-            root,
-            copy: copy.unwrap_or(0),
-            id: files.id.clone(),
-        })
+        let mut by_id: HashMap<&str, Vec<(SessionPlace, &SessionFiles)>> = HashMap::new();
+        for files in &inventory.sessions {
+            let root = roots.iter().position(|root| root.path == files.root.path);
+            let Some(root) = root else { continue };
+            let same = by_id.entry(files.id.as_str()).or_default();
+            let copy = same.iter().filter(|(place, _)| place.root == root).count();
+            let id = files.id.clone();
+            same.push((SessionPlace { root, copy, id }, files));
+        }
+        SessionPlaces { by_id }
     }
 
-    fn root_number(&self, info: &SessionInfo) -> Option<usize> {
-        let roots = self.service.store().roots();
-        roots.iter().position(|root| root.path == info.root)
-    }
-
-    /// Returns the sessions of a root with an id. Ids are sorted, so that copies are neighbours.
+    /// Returns the sessions of a root with an id.
     fn sessions_in<'a>(
         &self,
         inventory: &'a Inventory,

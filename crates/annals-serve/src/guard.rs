@@ -57,8 +57,8 @@ const RULES: [(Rule, Check); 5] = [
     (Rule::Host, host),
     (Rule::FetchSite, fetch_site),
     (Rule::Origin, origin),
-    (Rule::Method, method),
     (Rule::Secret, secret),
+    (Rule::Method, method),
 ];
 
 impl Guard<'_> {

@@ -78,6 +78,8 @@ pub(crate) enum Action {
     Regroup,
     NextVersion,
     PreviousVersion,
+    Restore,
+    OwnWords,
 }
 
 /// A row of the table.
@@ -147,6 +149,20 @@ pub(crate) const KEYS: &[Binding] = &[
     key(C::List, &["pagedown"], A::PageDown, "page down", ""),
     key(C::List, &["home"], A::First, "first session", ""),
     key(C::List, &["end"], A::Last, "last session", ""),
+    key(
+        C::List,
+        &["ctrl-g"],
+        A::OwnWords,
+        "only what people typed: role:human",
+        "",
+    ),
+    key(
+        C::List,
+        &[":"],
+        A::Command,
+        "on an empty query: a command that only looks",
+        "",
+    ),
     key(C::List, &["ctrl-u"], A::ClearQuery, "clear the query", ""),
     key(
         C::List,
@@ -407,6 +423,13 @@ pub(crate) const KEYS: &[Binding] = &[
         "previous version",
         "",
     ),
+    write(key(
+        C::Diff,
+        &["R", "ctrl-r"],
+        A::Restore,
+        "write this version to its file",
+        "restore",
+    )),
     //
     key(
         C::Live,

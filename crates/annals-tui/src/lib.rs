@@ -8,6 +8,7 @@
 //! - `worker/`: threads that ask the library. Their answers are events.
 //! - `run`, `terminal`: the loop, and the terminal, which is given back however the program ends.
 
+mod command_line;
 mod draw;
 mod keys;
 mod protocol;

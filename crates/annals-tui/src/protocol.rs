@@ -70,12 +70,16 @@ pub(crate) enum Effect {
         old: Option<u64>,
         new: u64,
     },
+    /// Look at what writing a saved version to its file would replace.
+    PlanRestore(Restore),
+    /// Write a saved version to its file.
+    Restore(Restore),
     /// Report costs.
     Cost(CostQuestion),
     /// Look for damage everywhere.
     Check,
-    /// Follow one session, or all.
-    Follow { session: Option<SessionName> },
+    /// Follow what agents write.
+    Follow(Followed),
     /// Stop following.
     StopFollowing,
     /// Copy a conversation into a new session.
@@ -112,6 +116,36 @@ pub(crate) struct SessionName {
     pub(crate) id: String,
     /// The title.
     pub(crate) title: String,
+}
+
+/// What is followed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Followed {
+    /// Whether anything is written: the list changes.
+    List,
+    /// What all agents write.
+    All,
+    /// A session.
+    Session(SessionName),
+}
+
+/// A saved version of a file that is to be written to it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Restore {
+    pub(crate) session: SessionName,
+    pub(crate) path: String,
+    pub(crate) version: u64,
+}
+
+/// What the file contains that a saved version would be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replaced {
+    /// There is no file.
+    Nothing,
+    /// The content of a saved version.
+    Saved,
+    /// Content that is in no saved version.
+    Unsaved,
 }
 
 /// Question for hits.
@@ -181,6 +215,8 @@ pub(crate) enum Answer {
         /// Number of all sessions: the newest are listed first.
         total: usize,
     },
+    /// An agent wrote something; sent while the list is followed.
+    ListChanged,
     Hits(Hits),
     Opened {
         reader: ReaderId,
@@ -210,6 +246,10 @@ pub(crate) enum Answer {
     Files {
         session: SessionName,
         files: Vec<FileRow>,
+    },
+    RestorePlanned {
+        restore: Restore,
+        replaced: Replaced,
     },
     Diff {
         path: String,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use annals::service::Service;
 use annals_render::time::Clock;
 use crossterm::event::{self, Event as Input};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::emulate_default_handler;
 
@@ -79,6 +79,12 @@ impl Signals {
         })
     }
 
+    /// The flag of a signal that ends the program.
+    fn flag(&self, wanted: i32) -> Arc<AtomicBool> {
+        let found = self.ends.iter().find(|(signal, _)| *signal == wanted);
+        found.map(|(_, flag)| Arc::clone(flag)).unwrap_or_default()
+    }
+
     fn ended_by(&self) -> Option<i32> {
         let mut ends = self.ends.iter();
         let ended = ends.find(|(_, flag)| flag.load(Ordering::Relaxed));
@@ -121,6 +127,7 @@ fn browse(service: Service, options: Options) -> io::Result<Exit> {
         workers: &mut workers,
         notice: None,
         resumed: Arc::clone(&signals.resume),
+        interrupted: signals.flag(SIGINT),
     };
     for effect in effects {
         shell.run(effect)?;
@@ -190,13 +197,18 @@ fn keyboard() -> io::Result<OwnedFd> {
     }
 }
 
-/// Waits until a key was pressed, an answer arrived or a signal came.
+/// Waits until a key was pressed, an answer arrived or a signal came; at most a minute, after which
+/// the list shows other ages.
 fn wait(keys: &OwnedFd, woken: &UnixStream) -> io::Result<()> {
     let mut fds = [
         PollFd::from_borrowed_fd(keys.as_fd(), PollFlags::IN),
         PollFd::from_borrowed_fd(woken.as_fd(), PollFlags::IN),
     ];
-    match poll(&mut fds, None) {
+    let minute = Timespec {
+        tv_sec: 60,
+        tv_nsec: 0,
+    };
+    match poll(&mut fds, Some(&minute)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
@@ -252,6 +264,8 @@ struct Shell<'a> {
     notice: Option<String>,
     /// Whether SIGCONT was received.
     resumed: Arc<AtomicBool>,
+    /// Whether SIGINT was received.
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Shell<'_> {
@@ -289,6 +303,8 @@ impl Shell<'_> {
         command.args(program).args(words);
         self.screen.leave()?;
         let ended = command.status();
+        // Ctrl-C was for the command.
+        self.interrupted.store(false, Ordering::Relaxed);
         match ended {
             Ok(_) => eprint_line("\nany key returns to the browser"),
             Err(error) => eprint_line(&format!("annals could not be started: {error}")),

@@ -1,10 +1,16 @@
 //! Applies events to the state, and returns questions for the workers.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
+use std::path::PathBuf;
 
+use annals::service::SessionRow;
+use crossterm::event::{
+    KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
+
+use crate::command_line;
 use crate::draw::{self, Areas};
 use crate::keys::{self, Action, Context};
-use crate::protocol::{Answer, Effect, Event, Part, SessionName};
+use crate::protocol::{Answer, Effect, Event, Followed, Part, SessionName};
 use crate::reader::entry_text;
 use crate::screens::{
     CheckScreen, CostScreen, Dialog, DiffScreen, FilesScreen, Help, Input, LiveScreen, Purpose,
@@ -14,6 +20,9 @@ use crate::state::{Exit, Screen, State};
 
 /// Lines that the wheel of the mouse scrolls.
 const WHEEL: isize = 3;
+
+/// The condition for what people typed.
+const OWN_WORDS: &str = "role:human";
 
 /// Applies an event.
 pub(crate) fn update(state: &mut State, event: Event) -> Vec<Effect> {
@@ -66,14 +75,27 @@ pub(crate) fn arrange(state: &mut State) -> Vec<Effect> {
 fn press(state: &mut State, key: &KeyEvent) -> Vec<Effect> {
     let name = keys::name(key);
     state.notice = None;
+    let context = state.context();
+    let is_bound = keys::action(context, &name, state.mode.read_only).is_some();
+    let leaves = state.dialog.is_some() || context != Context::List;
+    // Terminals send Alt as Escape and the key, so these may be two keys that arrived together.
+    if key.modifiers.contains(KeyModifiers::ALT) && leaves && !is_bound {
+        let mut effects = press(state, &KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
+        let modifiers = key.modifiers - KeyModifiers::ALT;
+        effects.extend(press(state, &KeyEvent::new(key.code, modifiers)));
+        return effects;
+    }
     if let Some(dialog) = state.dialog.take() {
         return press_in_dialog(state, dialog, key, &name);
     }
-    let context = state.context();
     if let Some(action) = keys::action(context, &name, state.mode.read_only) {
         return act(state, context, action);
     }
     match context {
+        // No condition begins with a colon.
+        Context::List if name == ":" && state.list.query.is_empty() => {
+            act(state, context, Action::Command)
+        }
         Context::List => type_query(state, key, &name),
         _ => Vec::new(),
     }
@@ -171,27 +193,6 @@ fn press_in_dialog(state: &mut State, dialog: Dialog, key: &KeyEvent, name: &str
     }
 }
 
-/// Commands of the program that `:` runs: they only look.
-const COMMANDS: &[&str] = &[
-    "agents",
-    "check",
-    "conversations",
-    "cost",
-    "documents",
-    "files",
-    "help",
-    "history",
-    "notes",
-    "plans",
-    "prices",
-    "projects",
-    "search",
-    "sessions",
-    "show",
-    "todos",
-    "tree",
-];
-
 fn finish_input(state: &mut State, input: &Input) -> Vec<Effect> {
     let text = input.text.trim();
     if text.is_empty() {
@@ -208,18 +209,11 @@ fn finish_input(state: &mut State, input: &Input) -> Vec<Effect> {
             effect.into_iter().collect()
         }
         Purpose::Command => {
-            let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-            let verb = words.first().map_or("", String::as_str);
-            // `todos` and `notes` also have actions that write.
-            let writes = ["todos", "notes", "documents"].contains(&verb) && words.len() > 2;
-            if !COMMANDS.contains(&verb) || writes {
-                state.fail(format!(
-                    "`{verb}` is not a command that only looks: {}",
-                    COMMANDS.join(" ")
-                ));
-                return Vec::new();
+            match command_line::parse(text) {
+                Ok(words) => return vec![Effect::Run(words)],
+                Err(why) => state.fail(why),
             }
-            vec![Effect::Run(words)]
+            Vec::new()
         }
     }
 }
@@ -321,6 +315,13 @@ fn act(state: &mut State, context: Context, action: Action) -> Vec<Effect> {
         Some(Screen::Diff(diff)) => match action {
             Action::NextVersion => diff.step(true).into_iter().collect(),
             Action::PreviousVersion => diff.step(false).into_iter().collect(),
+            Action::Restore => match diff.restorable() {
+                Some(restore) => vec![Effect::PlanRestore(restore)],
+                None => {
+                    state.say("this version has no stored content, or its file no path");
+                    Vec::new()
+                }
+            },
             action => {
                 diff.act(action);
                 Vec::new()
@@ -382,10 +383,10 @@ fn back(state: &mut State) -> Vec<Effect> {
     }
     // Logs have grown meanwhile.
     if state.screens.is_empty() {
-        effects.push(Effect::ListSessions);
+        effects.extend([Effect::ListSessions, Effect::Follow(Followed::List)]);
     }
     if let Some(Screen::Live(_)) = state.screens.last() {
-        effects.push(Effect::Follow { session: None });
+        effects.push(Effect::Follow(Followed::All));
     }
     effects
 }
@@ -405,6 +406,10 @@ fn act_in_list(state: &mut State, action: Action) -> Vec<Effect> {
         }
         Action::ClearQuery => {
             state.list.query.clear();
+            changed_query(state)
+        }
+        Action::OwnWords => {
+            state.list.toggle_condition(OWN_WORDS);
             changed_query(state)
         }
         Action::DeleteWord => {
@@ -430,7 +435,7 @@ fn act_in_list(state: &mut State, action: Action) -> Vec<Effect> {
         }
         Action::Live => {
             state.screens.push(Screen::Live(LiveScreen::default()));
-            vec![Effect::Follow { session: None }]
+            vec![Effect::Follow(Followed::All)]
         }
         Action::Check => {
             state.screens.push(Screen::Check(CheckScreen::default()));
@@ -615,9 +620,7 @@ fn follow(state: &mut State) -> Vec<Effect> {
     reader.last();
     let session = reader.conversation.session.clone();
     state.say("following: what is written appears at the end");
-    vec![Effect::Follow {
-        session: Some(session),
-    }]
+    vec![Effect::Follow(Followed::Session(session))]
 }
 
 fn copy_id(text: String) -> Effect {
@@ -627,13 +630,35 @@ fn copy_id(text: String) -> Effect {
     }
 }
 
+/// What shows whether a session has grown: its file, and the length.
+fn seen(row: &SessionRow) -> (PathBuf, u64) {
+    (row.info.file.clone(), row.info.bytes)
+}
+
 fn take(state: &mut State, answer: Answer) -> Vec<Effect> {
     let clock = state.clock.clone();
     match answer {
         Answer::Sessions { rows, here, total } => {
+            let is_first = !state.list.is_whole();
+            let before = state.list.selected().map(seen);
             state.list.all = total;
             state.list.take_sessions(rows, here, &clock);
+            let mut effects = Vec::new();
+            if is_first && state.list.is_whole() && !state.is_time_fixed {
+                effects.push(Effect::Follow(Followed::List));
+            }
+            let after = state.list.selected().map(seen);
+            let grew = before
+                .zip(after)
+                .is_some_and(|(before, after)| before.0 == after.0 && before.1 != after.1);
+            if let Some(preview) = state.list.preview.as_ref().filter(|_| grew) {
+                effects.push(Effect::Open(preview.question(true)));
+            }
+            return effects;
         }
+        // Other screens are read again when they are left.
+        Answer::ListChanged if state.screens.is_empty() => return vec![Effect::ListSessions],
+        Answer::ListChanged => {}
         Answer::Stale { reader } => {
             let question = state
                 .reader_by_id(reader)
@@ -703,6 +728,9 @@ fn take(state: &mut State, answer: Answer) -> Vec<Effect> {
             if let Some(Screen::Diff(diff)) = state.screens.last_mut() {
                 diff.take(&path, new, &text);
             }
+        }
+        Answer::RestorePlanned { restore, replaced } => {
+            state.dialog = Some(Dialog::Question(Question::restore(restore, replaced)));
         }
         Answer::Cost { question, report } => {
             for screen in &mut state.screens {

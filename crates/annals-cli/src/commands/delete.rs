@@ -1,6 +1,6 @@
 //! `annals delete`
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use annals::Subject;
@@ -13,7 +13,7 @@ use super::filter::retain_project;
 use super::fit::fit_title;
 use super::{Outcome, choose};
 use crate::context::{Context, whole_session};
-use annals::view::ShortIds;
+use annals::view::{ShortIds, TrashRow};
 use annals_render::command::styled_command;
 use annals_render::size::{self, pluralize};
 use annals_render::style::{BOLD, DIM, ID, PATH, SUCCESS, paint};
@@ -63,9 +63,9 @@ pub(crate) struct DeleteArgs {
 }
 
 #[derive(Serialize)]
-struct DeleteJson<'a> {
+struct DeleteJson {
     applied: bool,
-    sessions: Vec<TrashItemJson<'a>>,
+    sessions: Vec<TrashRow>,
     files: usize,
     bytes: u64,
     /// Sessions that could not be moved.
@@ -80,28 +80,8 @@ struct Failed {
 }
 
 #[derive(Serialize)]
-struct TrashItemJson<'a> {
-    #[serde(flatten)]
-    trashed: &'a TrashItem,
-    bytes: u64,
-    /// Title of the session, in the list of the trash.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-}
-
-#[derive(Serialize)]
 struct TrashJson<'a> {
-    trashed: Vec<TrashItemJson<'a>>,
-}
-
-impl<'a> TrashItemJson<'a> {
-    fn new(trashed: &'a TrashItem) -> Self {
-        TrashItemJson {
-            trashed,
-            bytes: total_bytes(trashed),
-            title: None,
-        }
-    }
+    trashed: &'a [TrashRow],
 }
 
 pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
@@ -141,7 +121,7 @@ pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> Result<Outcome> {
     if context.json {
         let document = DeleteJson {
             applied: args.apply,
-            sessions: done.iter().map(TrashItemJson::new).collect(),
+            sessions: done.iter().cloned().map(TrashRow::new).collect(),
             files: done.iter().map(|trashed| trashed.files.len()).sum(),
             bytes: done.iter().map(total_bytes).sum(),
             failed: failed
@@ -314,37 +294,16 @@ pub(super) fn project_sessions(wanted: &str, context: &mut Context) -> Result<Ve
 }
 
 fn list_trash(context: &mut Context) -> Result<Outcome> {
-    let trashed = context.store.trash().items()?;
+    let trashed = TrashRow::list(&context.store)?;
     for trouble in &context.store.trash().contents()?.errors {
         context.warn(trouble);
     }
-    let sessions = context.store.trash().sessions()?;
-    let titles: HashMap<(&Path, &str), &str> = sessions
-        .iter()
-        .filter_map(|session| {
-            let title = session.title.as_ref()?;
-            Some((
-                (session.root.as_path(), session.id.as_str()),
-                title.text.as_str(),
-            ))
-        })
-        .collect();
     if context.json {
-        context.out.json(&TrashJson {
-            trashed: trashed
-                .iter()
-                .map(|item| TrashItemJson {
-                    title: titles
-                        .get(&(item.root.as_path(), item.session.as_str()))
-                        .copied(),
-                    ..TrashItemJson::new(item)
-                })
-                .collect(),
-        })?;
+        context.out.json(&TrashJson { trashed: &trashed })?;
     } else if trashed.is_empty() {
         context.out.line("The trash is empty.")?;
     } else {
-        let short = ShortIds::new(trashed.iter().flat_map(TrashItem::sessions));
+        let short = ShortIds::new(trashed.iter().flat_map(|row| row.item.sessions()));
         let mut table = Table::new([
             Column::new("SESSION").style(ID),
             Column::new("DELETED").style(DIM),
@@ -360,20 +319,17 @@ fn list_trash(context: &mut Context) -> Result<Outcome> {
         ]);
         for row in &trashed {
             table.row([
-                Cell::new(session_names(row, &short)),
-                Cell::new(context.clock.ago(row.deleted)),
+                Cell::new(session_names(&row.item, &short)),
+                Cell::new(context.clock.ago(row.item.deleted)),
                 Cell::new(fit_title(
-                    titles
-                        .get(&(row.root.as_path(), row.session.as_str()))
-                        .copied()
-                        .unwrap_or_default(),
+                    row.title.as_deref().unwrap_or_default(),
                     0,
                     context,
                 )),
-                Cell::new(size::count(row.files.len() as u64)),
-                Cell::new(size::bytes(total_bytes(row))),
-                Cell::new(row.root.display().to_string()),
-                Cell::new(&row.id),
+                Cell::new(size::count(row.item.files.len() as u64)),
+                Cell::new(size::bytes(row.bytes)),
+                Cell::new(row.item.root.display().to_string()),
+                Cell::new(&row.item.id),
             ]);
         }
         context.out.text(table.render(context.out.width()))?;
@@ -401,7 +357,7 @@ fn undo(id: &str, context: &mut Context) -> Result<Outcome> {
     if context.json {
         let document = DeleteJson {
             applied: true,
-            sessions: vec![TrashItemJson::new(&back)],
+            sessions: vec![TrashRow::new(back.clone())],
             files: back.files.len(),
             bytes: total_bytes(&back),
             failed: Vec::new(),

@@ -352,7 +352,13 @@ fn print_overview(
     let pins = context.pins_or_none();
     let table = super::sessions::table(&lively, context, &short, &spent.pricer, &pins);
     context.out.text(table)?;
-    print_more(context, sessions.len() - lively.len(), "sessions")
+    print_more(context, sessions.len() - lively.len(), "sessions")?;
+    if cfg!(feature = "browse") && context.out.is_terminal() {
+        context.out.blank()?;
+        let text = "annals browse searches and reads all of this";
+        context.out.line(paint(DIM, text))?;
+    }
+    Ok(())
 }
 
 fn print_more(context: &mut Context, left: usize, verb: &str) -> Result<()> {

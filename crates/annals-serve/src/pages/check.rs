@@ -38,7 +38,9 @@ struct Found {
     severity: &'static str,
     place: String,
     what: String,
-    advice: &'static str,
+    /// Advice up to its first command, then each command with the text after it.
+    advice_before: &'static str,
+    advice: Vec<(&'static str, &'static str)>,
 }
 
 pub(super) async fn page(State(app): State<Arc<App>>) -> Result<Response, Problem> {
@@ -53,11 +55,15 @@ pub(super) async fn page(State(app): State<Arc<App>>) -> Result<Response, Proble
         let file = |report: &&annals::check::FileReport| {
             let path = report.path.display().to_string();
             let fixable = report.flaws.iter().any(|flaw| report.fixable(flaw.kind));
-            let flaws = report.flaws.iter().take(MAX_FLAWS).map(|flaw| Found {
-                severity: flaw.kind.severity().as_str(),
-                place: format!("line {}", flaw.span.line),
-                what: app.line(&format!("{}: {}", flaw.kind.as_str(), flaw.detail)),
-                advice: report.advice(flaw.kind),
+            let flaws = report.flaws.iter().take(MAX_FLAWS).map(|flaw| {
+                let (advice_before, advice) = commands(report.advice(flaw.kind));
+                Found {
+                    severity: flaw.kind.severity().as_str(),
+                    place: format!("line {}", flaw.span.line),
+                    what: app.line(&format!("{}: {}", flaw.kind.as_str(), flaw.detail)),
+                    advice_before,
+                    advice,
+                }
             });
             File {
                 lines: size::pluralize(report.lines, "line"),
@@ -84,4 +90,15 @@ pub(super) async fn page(State(app): State<Arc<App>>) -> Result<Response, Proble
         })
     })
     .await
+}
+
+/// Splits a text at its commands, which stand between backticks.
+fn commands(text: &str) -> (&str, Vec<(&str, &str)>) {
+    let mut parts = text.split('`');
+    let before = parts.next().unwrap_or_default();
+    let mut commands = Vec::new();
+    while let Some(command) = parts.next() {
+        commands.push((command, parts.next().unwrap_or_default()));
+    }
+    (before, commands)
 }

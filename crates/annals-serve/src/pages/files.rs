@@ -39,6 +39,7 @@ struct Version {
     bytes: String,
     operation: String,
     message: String,
+    short_message: String,
     href: String,
     is_from: bool,
     is_to: bool,
@@ -77,8 +78,7 @@ pub(super) async fn page(
         });
         let files = files.collect();
         let row = app.service.session_row(&open);
-        let inventory = app.service.inventory();
-        let session = ListedSession::new(app, &inventory, &row, &app.clock());
+        let session = ListedSession::new(app, &row, path.clone(), &app.clock());
         html(&Files {
             frame: Frame::new(app, "sessions", format!("Files of {}", session.title)),
             session,
@@ -118,6 +118,11 @@ fn versions(
             .message
             .as_deref()
             .map(|it| app.line(it))
+            .unwrap_or_default(),
+        short_message: version
+            .message
+            .as_deref()
+            .map(|it| app.line(annals::view::short_id(it)))
             .unwrap_or_default(),
         is_from: from == Some(version.version),
         is_to: to == Some(version.version),
@@ -165,11 +170,10 @@ pub(super) async fn diff(
             address(&here, &[("from", &from), ("to", &to), ("view", view)])
         };
         let row = app.service.session_row(&open);
-        let inventory = app.service.inventory();
         let name = app.line(&file.path);
         html(&Diff {
             frame: Frame::new(app, "sessions", name.clone()),
-            session: ListedSession::new(app, &inventory, &row, &app.clock()),
+            session: ListedSession::new(app, &row, path.clone(), &app.clock()),
             versions: versions(app, file, &path, from, to),
             is_split: given.get("view") == "split",
             unified: view(""),

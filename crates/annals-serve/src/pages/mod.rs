@@ -20,7 +20,6 @@ use std::sync::Arc;
 
 use annals::cost::Tally;
 use annals::service::SessionRow;
-use annals::store::Inventory;
 use annals_render::time::Clock;
 use annals_render::{money, size};
 use askama::Template;
@@ -31,7 +30,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 
-use crate::app::{App, SessionPlace};
+use crate::app::App;
 use crate::assets::AssetPaths;
 use crate::problem::Problem;
 
@@ -215,13 +214,13 @@ pub(crate) struct ListedSession {
 const LIVE_MINUTES: i64 = 10;
 
 impl ListedSession {
-    pub(crate) fn new(app: &App, inventory: &Inventory, row: &SessionRow, clock: &Clock) -> Self {
+    /// Creates the row of a session whose page has the address `href`.
+    pub(crate) fn new(app: &App, row: &SessionRow, href: String, clock: &Clock) -> Self {
         let info = &row.info;
-        let place = app.place(inventory, info);
         let title = info.title.as_ref().map(|title| app.line(&title.text));
         let models: Vec<String> = info.models.iter().map(|model| short_model(model)).collect();
         ListedSession {
-            href: place.as_ref().map(SessionPlace::path).unwrap_or_default(),
+            href,
             has_title: title.is_some(),
             title: title.unwrap_or_else(|| "no title".to_owned()),
             id: app.line(info.id.as_str()),

@@ -29,6 +29,7 @@ struct Overview {
     live: Vec<ListedSession>,
     recent: Vec<ListedSession>,
     activity: Vec<Day>,
+    first_day: String,
     week: String,
     month: String,
     expiring: Vec<ListedSession>,
@@ -56,9 +57,10 @@ pub(super) async fn page(State(app): State<Arc<App>>) -> Result<Response, Proble
         let clock = app.clock();
         let all = app.service.sessions(&SessionsRequest::default())?.rows;
         let inventory = app.service.inventory();
+        let places = app.places(&inventory);
         let listed = |rows: Vec<&SessionRow>| -> Vec<ListedSession> {
             let rows = rows.into_iter();
-            rows.map(|row| ListedSession::new(app, &inventory, row, &clock))
+            rows.map(|row| ListedSession::new(app, row, places.address(&row.info), &clock))
                 .collect()
         };
         let days_ago = |days: i64| {
@@ -101,6 +103,8 @@ pub(super) async fn page(State(app): State<Arc<App>>) -> Result<Response, Proble
         projects.dedup();
         let agents: usize = all.iter().map(|row| row.info.agents).sum();
         let roots = app.service.store().roots().iter();
+        let today = clock.now.to_zoned(clock.zone.clone()).date();
+        let activity = days(&activity, today);
         html(&Overview {
             counts: vec![
                 (size::count(all.len() as u64), "sessions", "/sessions"),
@@ -110,10 +114,11 @@ pub(super) async fn page(State(app): State<Arc<App>>) -> Result<Response, Proble
             ],
             live: listed(live.collect()),
             recent: listed(all.iter().take(RECENT).collect()),
-            activity: days(
-                &activity,
-                clock.now.to_zoned(jiff::tz::TimeZone::UTC).date(),
-            ),
+            first_day: activity
+                .first()
+                .map(|day| day.name.clone())
+                .unwrap_or_default(),
+            activity,
             week: cost(7)?,
             month: cost(30)?,
             expiring: listed(all.iter().filter(expires_soon).take(RECENT).collect()),

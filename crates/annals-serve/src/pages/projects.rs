@@ -23,7 +23,7 @@ struct Project {
     href: String,
     name: String,
     path: String,
-    sessions: usize,
+    sessions: String,
     bytes: String,
     ago: String,
     cost: String,
@@ -37,7 +37,7 @@ pub(super) async fn page(State(app): State<Arc<App>>) -> Result<Response, Proble
             href: address("/sessions", &[("project", &row.info.path)]),
             name: app.line(&row.info.name),
             path: app.line(&row.info.path),
-            sessions: row.info.sessions,
+            sessions: size::pluralize(row.info.sessions as u64, "session"),
             bytes: size::bytes(row.info.bytes),
             ago: row
                 .info

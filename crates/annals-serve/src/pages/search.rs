@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use annals::Error;
-use annals::search::Hit;
+use annals::search::{Hit, TextPart};
 use annals::service::{HitRow, SearchRequest};
 use annals_render::size;
 use askama::Template;
@@ -26,7 +26,7 @@ const FIRST: usize = 400;
 /// Number of values of a facet.
 const MAX_VALUES: usize = 8;
 
-/// Number of hits shown of one session.
+/// Number of hits shown of one session among others.
 const PER_SESSION: usize = 5;
 
 #[derive(Template)]
@@ -54,12 +54,21 @@ struct Group {
     ago: String,
     hits: Vec<ShownHit>,
     more: usize,
+    /// The search in this session alone, which shows all of them.
+    all: String,
+}
+
+impl Group {
+    /// Its project, and when it was said.
+    fn facts(&self) -> String {
+        joined([self.project.clone(), self.ago.clone()])
+    }
 }
 
 struct ShownHit {
     href: String,
-    speaker: String,
-    time: String,
+    /// Who said it, and when.
+    facts: String,
     /// Text, and whether it matches.
     pieces: Vec<(String, bool)>,
 }
@@ -141,30 +150,27 @@ fn results(app: &App, query: &str, stop: &(dyn Fn() -> bool + Sync)) -> Result<R
         }
         Err(error) => return Err(error.into()),
     };
-    let places: BTreeMap<_, _> = inventory
-        .sessions
-        .iter()
-        .filter_map(|files| {
-            let place = app.place_of_files(&inventory, files)?;
-            Some((files.id.as_str(), place.path()))
-        })
-        .collect();
+    let places = app.places(&inventory);
     let clock = app.clock();
+    let per_session = match query.contains("session:") {
+        true => LIMIT,
+        false => PER_SESSION,
+    };
     let mut groups: Vec<(String, Group)> = Vec::new();
     for row in &found.hits {
         let id = row.hit.session.as_str();
-        let path = places.get(id).cloned().unwrap_or_default();
+        let path = places.address_of_file(&row.hit.session, &row.hit.file);
         let at = groups.iter().position(|(known, _)| known == id);
         let at = at.unwrap_or_else(|| {
             let title = row.title.as_deref().map(|title| app.line(title));
-            let cwd = row.hit.cwd.as_deref().unwrap_or_default();
             let group = Group {
                 href: path.clone(),
                 title: title.unwrap_or_else(|| "no title".to_owned()),
-                project: app.line(cwd.rsplit('/').next().unwrap_or(cwd)),
-                ago: row.hit.time.map(|time| clock.ago(time)).unwrap_or_default(),
+                project: String::new(),
+                ago: String::new(),
                 hits: Vec::new(),
                 more: 0,
+                all: address("/search", &[("q", &format!("{query} session:{id}"))]),
             };
             groups.push((id.to_owned(), group));
             groups.len() - 1
@@ -172,7 +178,14 @@ fn results(app: &App, query: &str, stop: &(dyn Fn() -> bool + Sync)) -> Result<R
         let Some((_, group)) = groups.get_mut(at) else {
             continue;
         };
-        match group.hits.len() < PER_SESSION {
+        // A title has neither a directory nor a time.
+        if let Some(cwd) = row.hit.cwd.as_deref().filter(|_| group.project.is_empty()) {
+            group.project = app.line(cwd.rsplit('/').next().unwrap_or(cwd));
+        }
+        if let Some(time) = row.hit.time.filter(|_| group.ago.is_empty()) {
+            group.ago = clock.ago(time);
+        }
+        match group.hits.len() < per_session {
             true => group.hits.push(shown(app, row, &path)),
             false => group.more += 1,
         }
@@ -198,17 +211,28 @@ fn shown(app: &App, row: &HitRow, path: &str) -> ShownHit {
     let agent = hit.agent.as_ref().map(|agent| agent.to_string());
     let agent = agent.unwrap_or_default();
     let link = address(path, &[("agent", &agent), ("at", &key)]);
-    let mut speaker = hit.role.map_or("", |role| role.as_str()).to_owned();
+    // Results of tools are recorded as messages of the user.
+    let mut speaker = match hit.part {
+        Some(TextPart::Result) => "tool result".to_owned(),
+        Some(TextPart::Title) => "title".to_owned(),
+        Some(TextPart::Note) => "note".to_owned(),
+        _ => hit.role.map_or("", |role| role.as_str()).to_owned(),
+    };
     if let Some(tool) = &hit.tool {
         speaker = format!("{speaker} · {}", app.line(tool));
     }
     let time = hit.time.map(|time| app.clock().full(time));
     ShownHit {
         href: format!("{link}#{}", anchor(&key)),
-        speaker,
-        time: time.unwrap_or_default(),
+        facts: joined([speaker, time.unwrap_or_default()]),
         pieces: pieces(app, hit),
     }
+}
+
+/// Joins texts that are not empty.
+fn joined(texts: [String; 2]) -> String {
+    let texts: Vec<String> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+    texts.join(" · ")
 }
 
 /// Splits a snippet at its matches. A masked one is shown whole: places of matches have moved.
@@ -233,26 +257,31 @@ fn pieces(app: &App, hit: &Hit) -> Vec<(String, bool)> {
 }
 
 /// A facet: its heading, the condition in a query, and the value of a hit.
-type FacetOf = (&'static str, &'static str, fn(&Hit) -> Option<String>);
+type FacetOf = (&'static str, &'static str, fn(&App, &Hit) -> Option<String>);
 
 const FACETS: [FacetOf; 5] = [
-    ("Project", "project", |hit| hit.cwd.clone()),
-    ("Role", "role", |hit| Some(hit.role?.as_str().to_owned())),
-    ("Tool", "tool", |hit| hit.tool.clone()),
-    ("Model", "model", |hit| {
+    ("Project", "project", |_, hit| hit.cwd.clone()),
+    ("Role", "role", |_, hit| Some(hit.role?.as_str().to_owned())),
+    ("Tool", "tool", |_, hit| hit.tool.clone()),
+    ("Model", "model", |_, hit| {
         Some(short_model(hit.model.as_deref()?))
     }),
-    ("Month", "after", |hit| {
-        let time = hit.time?.to_string();
-        Some(format!("{}-01", time.get(..7)?))
+    ("Month", "after", |app, hit| {
+        Some(app.clock().format(hit.time?, "%Y-%m"))
     }),
 ];
+
+/// Returns the conditions that a month is between.
+fn month_condition(month: &str) -> Option<String> {
+    let first: jiff::civil::Date = format!("{month}-01").parse().ok()?;
+    Some(format!("after:{first} before:{}", first.last_of_month()))
+}
 
 fn facets(app: &App, query: &str, hits: &[HitRow]) -> Vec<Facet> {
     let facet = |&(name, condition, value): &FacetOf| {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for row in hits {
-            if let Some(value) = value(&row.hit) {
+            if let Some(value) = value(app, &row.hit) {
                 *counts.entry(value).or_default() += 1;
             }
         }
@@ -262,14 +291,17 @@ fn facets(app: &App, query: &str, hits: &[HitRow]) -> Vec<Facet> {
         let values = counts.into_iter().map(|(value, count)| {
             let shown = match condition {
                 "project" => value.rsplit('/').next().unwrap_or(&value),
-                "after" => value.get(..7).unwrap_or(&value),
                 _ => &value,
             };
             let quoted = match value.contains([' ', '"', '(', ')']) {
                 true => format!("\"{}\"", value.replace('"', "")),
                 false => value.clone(),
             };
-            let narrowed = format!("{query} {condition}:{quoted}");
+            let narrowing = match condition {
+                "after" => month_condition(&value).unwrap_or_default(),
+                _ => format!("{condition}:{quoted}"),
+            };
+            let narrowed = format!("{query} {narrowing}");
             (
                 app.line(shown),
                 address("/search", &[("q", &narrowed)]),

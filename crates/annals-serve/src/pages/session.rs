@@ -52,6 +52,8 @@ struct Conversation {
     end: String,
     /// The message that is shown alone and whole.
     whole: Option<WholeMessage>,
+    /// The message at which the form forks.
+    fork_at: String,
 }
 
 struct WholeMessage {
@@ -107,9 +109,8 @@ pub(super) async fn page(
             longest,
         )?;
         let link = |more: &[(&str, &str)]| branch.address(&path, more);
-        let inventory = app.service.inventory();
         let row = app.service.session_row(&open);
-        let session = ListedSession::new(app, &inventory, &row, &app.clock());
+        let session = ListedSession::new(app, &row, path.clone(), &app.clock());
         let start = window.start.to_string();
         let end = window.end.to_string();
         let is_end = window.end == window.total;
@@ -133,6 +134,7 @@ pub(super) async fn page(
             },
             beginning: link(&[("from", "0")]),
             end: link(&[]),
+            fork_at: given.given("fork").unwrap_or_default(),
             whole: whole.map(|_| WholeMessage {
                 back: link(&[("at", given.get("at"))]),
                 raw: raw_address(&open, &branch, window.start, &path),
@@ -492,6 +494,13 @@ fn write_entries(
             None => Vec::new(),
         };
         _ = writer.write(entry, place, &mut out);
+        // Only what is in the main log can be copied from there.
+        let is_message = outline.results.is_empty() || outline.human;
+        if app.options.write && branch.log == 0 && is_message && !key.starts_with(':') {
+            let fork = branch.address(path, &[("at", &key), ("fork", &key)]);
+            let fork = escape(&format!("{fork}#fork"));
+            out.extend(format!("<p class=\"act\"><a href=\"{fork}\">Fork here</a></p>\n").as_bytes());
+        }
         for bytes in images {
             let (whole, size) = (place.whole, size::bytes(bytes));
             let link = format!("<p class=\"aside\"><a href=\"{whole}\">Image, {size}</a></p>\n");

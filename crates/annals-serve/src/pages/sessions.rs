@@ -112,8 +112,9 @@ pub(super) async fn page(
             found.rows.truncate(WINDOW);
         }
         let inventory = app.service.inventory();
+        let places = app.places(&inventory);
         let rows = found.rows.iter();
-        let rows = rows.map(|row| ListedSession::new(app, &inventory, row, &clock));
+        let rows = rows.map(|row| ListedSession::new(app, row, places.address(&row.info), &clock));
         let sessions: Vec<ListedSession> = rows.collect();
         let given_filters = FILTERS.map(|name| (name, given.get(name).to_owned()));
         let window = |offset: usize| {

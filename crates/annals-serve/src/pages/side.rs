@@ -137,13 +137,13 @@ impl Side {
                 facts.push((name, value));
             }
         };
-        add("Agent program", info.layout.to_owned());
+        add("Program", info.layout.to_owned());
         let models: Vec<String> = info.models.iter().map(|model| short_model(model)).collect();
         add("Models", app.line(&models.join(", ")));
         add(
             "Started",
             info.started
-                .map(|time| clock.full(time))
+                .map(|time| clock.format(time, "%Y-%m-%d %H:%M"))
                 .unwrap_or_default(),
         );
         add(

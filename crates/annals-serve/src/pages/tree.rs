@@ -69,8 +69,7 @@ pub(super) async fn page(
         let open = lock(&open);
         let path = place.path();
         let row = app.service.session_row(&open);
-        let inventory = app.service.inventory();
-        let session = ListedSession::new(app, &inventory, &row, &app.clock());
+        let session = ListedSession::new(app, &row, path.clone(), &app.clock());
         let mut rows = Picture::draw(app, &open, &path);
         let left_out = rows.len().saturating_sub(MAX_ROWS);
         rows.truncate(MAX_ROWS);

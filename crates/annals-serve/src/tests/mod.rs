@@ -109,7 +109,8 @@ impl Served {
     pub(super) fn session(&self) -> String {
         let inventory = self.app().service.inventory();
         let files = &inventory.sessions[0];
-        self.app().place_of_files(&inventory, files).unwrap().path()
+        let places = self.app().places(&inventory);
+        places.address_of_file(&files.id, files.main_path())
     }
 }
 

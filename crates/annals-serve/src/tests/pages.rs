@@ -32,6 +32,7 @@ pub(super) fn all_paths(session: &str) -> Vec<String> {
         "/api/v1/search?q=the",
         "/api/v1/cost?by=model",
         "/api/v1/check",
+        "/api/v1/trash",
     ]
     .map(str::to_owned)
     .into();
@@ -47,6 +48,9 @@ pub(super) fn all_paths(session: &str) -> Vec<String> {
     paths.extend(of_session.map(|it| format!("{session}{it}")));
     paths.push(format!("/api/v1{session}"));
     paths.push(format!("/api/v1{session}/messages?limit=2"));
+    let place = session.trim_start_matches("/s/");
+    paths.push(format!("/watch?session={place}"));
+    paths.push("/watch?project=/home/me/app".to_owned());
     paths
 }
 
@@ -309,6 +313,9 @@ fn forms_write_and_the_pages_show_it() {
     assert_eq!(send("trash", "").status(), StatusCode::SEE_OTHER);
     assert_eq!(served.page(&session).0, StatusCode::NOT_FOUND);
     let (_, trash) = served.page("/trash");
+    assert!(trash.contains("<b>A new title</b>"), "{trash}");
+    let (_, rows) = served.page("/api/v1/trash");
+    assert!(rows.contains("\"title\":\"A new title\""), "{rows}");
     let id = trash
         .split("name=\"id\" value=\"")
         .nth(1)
@@ -322,4 +329,62 @@ fn forms_write_and_the_pages_show_it() {
         .body(Body::from(format!("token={token}&id={id}")));
     assert_eq!(served.answer(back.unwrap()).status(), StatusCode::SEE_OTHER);
     assert_eq!(served.page(&session).0, StatusCode::OK);
+}
+
+#[test]
+fn a_message_leads_to_the_form_that_forks_there() {
+    let read = Served::new(Options::default());
+    let (_, page) = read.page(&read.session());
+    assert!(!page.contains("Fork here"), "{page}");
+    let served = Served::new(Options {
+        write: true,
+        ..Options::default()
+    });
+    let session = served.session();
+    let (_, page) = served.page(&session);
+    let link = page.split("<p class=\"act\"><a href=\"").nth(1).unwrap();
+    let link = link.split("#fork").next().unwrap().replace("&amp;", "&");
+    let message = link.split("fork=").nth(1).unwrap();
+    let (_, page) = served.page(&link);
+    assert!(page.contains("<details class=\"write\" open>"), "{page}");
+    assert!(
+        page.contains(&format!("name=\"at\" value=\"{message}\"")),
+        "{page}"
+    );
+}
+
+#[test]
+fn what_agents_do_is_shown_with_titles_and_without_internal_records() {
+    let served = fixture("branch-three-way");
+    let (_, page) = served.page("/watch");
+    assert!(page.contains(">question 1</a>"), "{page}");
+    assert!(!page.contains("opaque"), "{page}");
+    // One session alone.
+    let place = served.session().trim_start_matches("/s/").to_owned();
+    let (_, page) = served.page(&format!("/watch?session={place}"));
+    assert!(page.contains("/events?session="), "{page}");
+    let other = served.page("/watch?session=0/nobody");
+    assert_eq!(other.0, StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn a_month_narrows_to_that_month() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    for (month, text) in [(1, "one"), (2, "two"), (3, "three")] {
+        let now = format!("2026-{month:02}-28T12:00:00Z").parse().unwrap();
+        let writer = store.begin("/home/me/app").unwrap();
+        let draft = Draft::user(format!("socket {text}"));
+        writer.append(draft.with_time(now)).unwrap();
+    }
+    let served = Served::over(store, dir, Options::default(), None);
+    let (_, page) = served.page("/search?q=socket");
+    let link = page
+        .split("href=\"")
+        .find(|link| link.contains("2026-02-01"))
+        .unwrap();
+    let link = link.split('"').next().unwrap().replace("&amp;", "&");
+    let (_, page) = served.page(&link);
+    assert!(page.contains("1 hit in 1 session"), "{page}");
+    assert!(page.contains("two") && !page.contains("three"), "{page}");
 }

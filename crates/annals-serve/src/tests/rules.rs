@@ -253,8 +253,12 @@ fn forms_need_write_origin_and_token() {
     let (_, page) = served.page("/sessions?tag=blue");
     assert!(page.contains("1 session <small>"), "{page}");
     for method in [Method::PUT, Method::DELETE, Method::OPTIONS, Method::PATCH] {
-        let request = served.get("/").method(method);
+        let request = served.get("/").method(method.clone());
         assert_eq!(served.status(request), StatusCode::METHOD_NOT_ALLOWED);
+        // Who is not signed in is told nothing else.
+        let request = Request::get("/").method(method);
+        let request = request.header(header::HOST, served.app().access.host());
+        assert_eq!(served.status(request), StatusCode::UNAUTHORIZED);
     }
 }
 

@@ -6,8 +6,11 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::help::{Help, popup};
-use crate::protocol::{Effect, SessionName};
+use crate::protocol::{Effect, Replaced, Restore, SessionName};
 use crate::text::{cut, plain, styled};
+
+/// Width of a question.
+const POPUP: u16 = 64;
 
 /// Something over the screen that takes the keys.
 #[derive(Debug)]
@@ -40,6 +43,31 @@ impl Question {
             ],
             answers: vec![
                 ('y', "move it", Some(Effect::Trash(session))),
+                ('n', "leave it", None),
+            ],
+            is_transient: false,
+        }
+    }
+
+    /// Asks whether to write a saved version to its file.
+    pub(crate) fn restore(restore: Restore, replaced: Replaced) -> Self {
+        let what = match replaced {
+            Replaced::Nothing => "There is no such file now.",
+            Replaced::Saved => "What the file contains now is a saved version, too.",
+            Replaced::Unsaved => "What the file contains now is in no version, and is lost.",
+        };
+        // A log may name any file: its path is shown whole.
+        let path = annals_render::text::safe(&restore.path).to_string();
+        let width = usize::from(POPUP).saturating_sub(4);
+        let lines = annals_render::width::split_at_width(&path, Some(width));
+        let mut lines: Vec<String> = lines.into_iter().map(str::to_owned).collect();
+        lines.push(format!("It becomes version {}.", restore.version));
+        lines.push(what.to_owned());
+        Question {
+            title: "write the version to its file",
+            lines,
+            answers: vec![
+                ('y', "write it", Some(Effect::Restore(restore))),
                 ('n', "leave it", None),
             ],
             is_transient: false,
@@ -90,7 +118,7 @@ impl Dialog {
 
 impl Question {
     fn draw(&self, frame: &mut Frame<'_>, area: Rect) {
-        let inner = popup(frame, area, 64, self.lines.len() + 2, self.title);
+        let inner = popup(frame, area, POPUP, self.lines.len() + 2, self.title);
         let width = usize::from(inner.width);
         let mut lines: Vec<Line<'static>> = Vec::new();
         for (at, text) in self.lines.iter().enumerate() {

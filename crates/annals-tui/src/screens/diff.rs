@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::list::draw_lines;
 use crate::keys::Action;
-use crate::protocol::{Effect, FileRow, SessionName};
+use crate::protocol::{Effect, FileRow, Restore, SessionName};
 use crate::text::{cut, lines, styled};
 
 /// A diff.
@@ -73,6 +73,18 @@ impl DiffScreen {
         self.question()
     }
 
+    /// Returns the version shown, if its content was stored.
+    pub(crate) fn restorable(&self) -> Option<Restore> {
+        let file = self.file.as_ref()?;
+        let shown = file.versions.get(self.version)?;
+        let has_path = std::path::Path::new(&file.path).is_absolute();
+        (has_path && shown.state == "stored").then(|| Restore {
+            session: self.session.clone(),
+            path: file.path.clone(),
+            version: shown.version,
+        })
+    }
+
     /// Scrolls.
     pub(crate) fn act(&mut self, action: Action) {
         let count = self.text.as_ref().map_or(0, Vec::len);
@@ -112,7 +124,13 @@ impl DiffScreen {
             Some(old) => format!("v{old} → v{new}"),
             None => format!("v{new}, the first"),
         };
-        vec![styled(TITLE, &text)]
+        let state = file.versions.get(self.version).map_or("", |it| it.state);
+        let state = match state {
+            "absent" => "  did not exist",
+            "missing" => "  copy missing",
+            _ => "",
+        };
+        vec![styled(TITLE, &text), styled(DIM, state)]
     }
 
     /// Draws the text.

@@ -120,7 +120,7 @@ impl ListScreen {
         self.here = here;
         self.is_loaded = true;
         self.filter(clock);
-        if let Some(file) = selected.filter(|_| self.has_moved) {
+        if let Some(file) = selected {
             let is_it = |shown: &Shown| {
                 let row = self.rows.get(shown.row);
                 row.is_some_and(|row| row.info.file == file)
@@ -129,6 +129,11 @@ impl ListScreen {
                 self.cursor.selected = at;
             }
         }
+    }
+
+    /// Whether all sessions are listed, and not only the newest.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_loaded && self.rows.len() == self.all
     }
 
     /// Takes hits. Returns whether the list changed.
@@ -176,6 +181,18 @@ impl ListScreen {
             query: self.query.trim().to_owned(),
             here: self.scope == Scope::Here,
         })
+    }
+
+    /// Adds a condition to the query, or removes it.
+    pub(crate) fn toggle_condition(&mut self, condition: &str) {
+        let words: Vec<&str> = self.query.split(' ').collect();
+        self.query = match words.contains(&condition) {
+            true => {
+                let others = words.into_iter().filter(|word| *word != condition);
+                others.collect::<Vec<_>>().join(" ")
+            }
+            false => format!("{condition} {}", self.query),
+        };
     }
 
     /// Selects the rows that are shown: those of the scope whose title has the words, then those

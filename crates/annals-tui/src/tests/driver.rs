@@ -154,7 +154,7 @@ impl Driver {
                         self.newest.store(question.generation, Ordering::Relaxed);
                         self.searcher.search_now(&question);
                     }
-                    Effect::Follow { .. }
+                    Effect::Follow(_)
                     | Effect::StopFollowing
                     | Effect::StopSearch
                     | Effect::Copy { .. }

@@ -4,7 +4,7 @@ mod driver;
 
 use insta::assert_snapshot;
 
-use crate::protocol::{Effect, Event};
+use crate::protocol::{Effect, Event, Followed};
 use crate::state::{Exit, Mode};
 use driver::{Driver, Home, all_keys};
 
@@ -423,7 +423,7 @@ fn a_growing_log_is_followed() {
     driver.press("w");
     assert!(matches!(
         driver.done.last(),
-        Some(Effect::Follow { session: Some(_) })
+        Some(Effect::Follow(Followed::Session(_)))
     ));
     let id = driver
         .state
@@ -463,4 +463,106 @@ fn a_growing_log_is_followed() {
         .collect::<Vec<_>>()
         .join("\n");
     assert_eq!(now, top);
+}
+
+/// A restored version is written only after a question that says what is lost.
+#[test]
+fn a_version_is_restored_after_a_question() {
+    let home = home();
+    let mut driver = Driver::new(&home, SMALL);
+    driver
+        .type_text("file-history")
+        .press("ctrl-e down enter [ R");
+    let shown = driver.screen();
+    assert!(shown.contains("There is no such file now."), "{shown}");
+    driver.press("esc");
+    assert!(!driver.screen().contains("write it"), "{}", driver.screen());
+    // A version whose copy is missing says so, and is not restored.
+    driver.press("] R");
+    let shown = driver.screen();
+    assert!(
+        shown.contains("copy missing") && !shown.contains("comparing"),
+        "{shown}"
+    );
+    assert!(shown.contains("no stored content"), "{shown}");
+    let mode = Mode {
+        read_only: true,
+        ..Mode::default()
+    };
+    let mut driver = Driver::with_mode(&home, SMALL, mode);
+    driver
+        .type_text("file-history")
+        .press("ctrl-e down enter [ R");
+    assert!(!driver.screen().contains("write it"), "{}", driver.screen());
+}
+
+/// Terminals send Alt as Escape and the key: Escape and a key that arrive together are two keys.
+#[test]
+fn escape_and_a_key_at_once_are_both_taken() {
+    let home = home();
+    let mut driver = Driver::new(&home, SMALL);
+    open(&mut driver, "branch-three-way");
+    driver.press("? alt-v");
+    assert!(
+        driver.screen().contains("resumes here"),
+        "{}",
+        driver.screen()
+    );
+    // In the list, Alt and a letter neither leave nor change the query.
+    let mut driver = Driver::new(&home, SMALL);
+    driver.press("alt-x");
+    assert!(driver.state.exit.is_none() && driver.state.list.query.is_empty());
+}
+
+/// Sessions that were written to come up without a key, and the selection stays on its session.
+#[test]
+fn the_list_grows_while_it_is_shown() {
+    let home = home();
+    let mut driver = Driver::new(&home, LARGE);
+    let selected = driver.state.list.selected().unwrap().info.id.clone();
+    let service = home.service();
+    let writer = service.store().begin("/home/me/new").unwrap();
+    writer
+        .append(annals::model::Draft::user("A new session."))
+        .unwrap();
+    driver.event(Event::Answer(crate::protocol::Answer::ListChanged));
+    assert!(
+        driver.screen().contains("A new session."),
+        "{}",
+        driver.screen()
+    );
+    assert_eq!(driver.state.list.selected().unwrap().info.id, selected);
+    // Nothing is read again while another screen is shown.
+    driver.press("enter");
+    writer.append(annals::model::Draft::user("More.")).unwrap();
+    let before = driver.state.list.rows.clone();
+    driver.event(Event::Answer(crate::protocol::Answer::ListChanged));
+    assert_eq!(driver.state.list.rows.len(), before.len());
+}
+
+#[test]
+fn a_key_shows_only_what_people_typed() {
+    let home = home();
+    let mut driver = Driver::new(&home, SMALL);
+    driver.type_text("answer").press("ctrl-g");
+    assert_eq!(driver.state.list.query, "role:human answer");
+    assert!(driver.state.list.hits.is_empty());
+    driver.press("ctrl-g");
+    assert_eq!(driver.state.list.query, "answer");
+    assert!(!driver.state.list.hits.is_empty());
+}
+
+#[test]
+fn a_colon_on_an_empty_query_takes_a_command() {
+    let home = home();
+    let mut driver = Driver::new(&home, SMALL);
+    driver.type_text(":cost --by model").press("enter");
+    assert_eq!(
+        driver.done.last(),
+        Some(&Effect::Run(
+            ["cost", "--by", "model"].map(str::to_owned).to_vec()
+        ))
+    );
+    driver.type_text("role:user");
+    assert_eq!(driver.state.list.query, "role:user");
 }

@@ -122,13 +122,13 @@ impl Workers {
                 _ = self.searches.send(question);
             }
             Effect::StopSearch => self.stop_search(),
-            Effect::Follow { session } => {
+            Effect::Follow(followed) => {
                 self.stop_following();
                 self.is_written.store(false, Ordering::Relaxed);
                 let context = Arc::clone(&self.context);
                 let answers = self.answers.clone();
                 let is_written = Arc::clone(&self.is_written);
-                match follow::start(context, session, answers, is_written) {
+                match follow::start(context, followed, answers, is_written) {
                     Ok(stopper) => self.follower = Some(stopper),
                     Err(error) => self.answers.send(Answer::Failed(error.to_string())),
                 }

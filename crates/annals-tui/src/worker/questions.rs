@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +19,7 @@ use super::sessions::Sessions;
 use super::{Answers, Context, guarded, tree};
 use crate::protocol::{
     Answer, CheckRow, CheckSummary, CostLine, CostQuestion, CostSummary, Effect, FileRow,
-    OpenQuestion, SessionName, VersionRow,
+    OpenQuestion, Replaced, SessionName, VersionRow,
 };
 
 /// Maximum number of rows of a cost report.
@@ -163,19 +163,37 @@ impl Worker {
                 new,
             } => {
                 let opened = self.sessions.open(service, &session, false)?;
-                let old = match old {
-                    Some(old) => opened.open.file(&path, old)?,
-                    None => Vec::new(),
-                };
-                let content = opened.open.file(&path, new)?;
-                let text = match old == content {
-                    true => "The two versions are equal.".to_owned(),
-                    false => {
+                let old = old.map_or_else(|| Ok(Vec::new()), |old| opened.open.file(&path, old));
+                let text = match (old, opened.open.file(&path, new)) {
+                    (Ok(old), Ok(content)) if old == content => {
+                        "The two versions are equal.".to_owned()
+                    }
+                    (Ok(old), Ok(content)) => {
                         let name = path.trim_start_matches('/');
                         annals_render::diff::unified(name, &old, &content, None)
                     }
+                    // A version without a copy is not compared.
+                    (Err(error), _) | (_, Err(error)) => {
+                        annals_render::text::safe_block(&error.to_string()).to_string()
+                    }
                 };
                 Answer::Diff { path, new, text }
+            }
+            Effect::PlanRestore(restore) => {
+                let opened = self.sessions.open(service, &restore.session, false)?;
+                Answer::RestorePlanned {
+                    replaced: replaced(&opened.open, &restore.path)?,
+                    restore,
+                }
+            }
+            Effect::Restore(restore) => {
+                let number = restore.version.to_string();
+                let path = &restore.path;
+                // The program itself refuses links and what is no file.
+                let to = format!("--restore={path}");
+                let words = ["files", "--version", &number, &to, "--force", "--"];
+                self.run_program(&words, &[&restore.session.key, path], "not written")?;
+                Answer::Notice(format!("version {number} was written to {path}"))
             }
             Effect::Cost(question) => self.cost(question)?,
             Effect::Check => Answer::Check(self.check()?),
@@ -312,22 +330,32 @@ impl Worker {
     /// Exports with the program itself, so that secrets are masked as its settings say.
     fn export(&self, session: &SessionName) -> Result<Answer> {
         let name = format!("{}.html", annals::view::short_id(&session.id));
-        let mut words = self.context.program.iter();
-        let program = words.next().cloned().unwrap_or_default();
-        let mut command = Command::new(program);
-        command
-            .args(words)
-            .args(["export", "-o", &name, "--", &session.key]);
-        let refused = |why: String| annals::Error::refused(format!("not exported: {why}"));
+        self.run_program(
+            &["export", "-o", &name, "--"],
+            &[&session.key],
+            "not exported",
+        )?;
+        Ok(Answer::Exported(PathBuf::from(name)))
+    }
+
+    /// Runs a command of the program without a terminal.
+    fn run_program(&self, words: &[&str], names: &[&str], failed: &str) -> Result<()> {
+        let mut program = self.context.program.iter();
+        let mut command = Command::new(program.next().cloned().unwrap_or_default());
+        command.args(program).args(words).args(names);
+        let refused = |why: String| annals::Error::refused(format!("{failed}: {why}"));
         let output = command
+            .stdin(Stdio::null())
             .output()
             .map_err(|error| refused(error.to_string()))?;
-        if !output.status.success() {
-            let text = String::from_utf8_lossy(&output.stderr);
-            let text = annals::text::strip_ansi(&text).into_owned();
-            return Err(refused(text.lines().next().unwrap_or_default().to_owned()));
+        if output.status.success() {
+            return Ok(());
         }
-        Ok(Answer::Exported(PathBuf::from(name)))
+        let text = String::from_utf8_lossy(&output.stderr);
+        let text = annals::text::strip_ansi(&text).into_owned();
+        let line = text.lines().next().unwrap_or_default();
+        let line = line.strip_prefix("error: ").unwrap_or(line);
+        Err(refused(line.to_owned()))
     }
 }
 
@@ -353,6 +381,32 @@ fn resume(context: &Context, open: &annals::service::OpenSession) -> Result<Resu
         template,
         &context.env,
     )
+}
+
+/// Compares a file with its saved versions.
+fn replaced(open: &annals::service::OpenSession, path: &str) -> Result<Replaced> {
+    let failed = |error| annals::Error::io("read", path, error);
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Replaced::Nothing),
+        Err(error) => return Err(failed(error)),
+        // A pipe would be waited for.
+        Ok(metadata) if !metadata.is_file() => {
+            return Err(annals::Error::refused(format!(
+                "{path} is not a regular file"
+            )));
+        }
+        Ok(_) => {}
+    }
+    let content = std::fs::read(path).map_err(failed)?;
+    for file in open.files()?.iter().filter(|file| file.path == path) {
+        let stored = file.versions.iter().filter(|it| it.stored.is_some());
+        for version in stored.filter(|it| it.bytes == Some(content.len() as u64)) {
+            if open.file(path, version.version)? == content {
+                return Ok(Replaced::Saved);
+            }
+        }
+    }
+    Ok(Replaced::Unsaved)
 }
 
 /// Returns whether a text of an entry contains `wanted`, which is in lower case.

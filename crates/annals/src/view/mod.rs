@@ -34,4 +34,4 @@ pub use session::{ContextFillJson, ConversationJson, SessionJson};
 pub use session_page::{PageJson, PageRequest, SessionPage};
 pub use short_ids::{ShortIds, id_prefix, short_id, short_message_id};
 pub use todos::TodosJson;
-pub use trashed::TrashedJson;
+pub use trashed::{TrashRow, TrashedJson};

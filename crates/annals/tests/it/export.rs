@@ -237,6 +237,7 @@ fn check_html(name: &str, html: &str) {
                 "src=\"data:image/",
                 "type=\"button",
                 "hidden",
+                "open",
             ];
             assert!(
                 known.iter().any(|known| attribute.starts_with(known)),
@@ -428,10 +429,10 @@ fn html_shows_subjects_diffs_and_results_below_their_calls() {
     assert_in_order(
         &html,
         &[
-            "<summary><b>Edit</b> <code>src/a.rs</code></summary><pre class=\"diff\">\n",
+            "<details class=\"tool\" open><summary><b>Edit</b> <code>src/a.rs</code></summary><pre class=\"diff\">\n",
             "<del>- let a = 1;</del>\n<ins>+ let a = 2;</ins>\n  keep &lt;b&gt;\n</pre></details>",
             "<b>Result</b> of Edit <code>updated</code>",
-            "<summary><b>Bash</b> <code>cargo test</code> <small>Run the tests</small></summary>",
+            "<details class=\"tool\"><summary><b>Bash</b> <code>cargo test</code> <small>Run the tests</small></summary>",
             "<b>Result</b> of Bash <code>all tests pass</code>",
             "<pre>\nall tests pass\nlink\n100 %</pre>",
         ],

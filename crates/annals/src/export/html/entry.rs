@@ -291,9 +291,11 @@ impl<'a> EntryHtml<'a> {
 
     fn call(&mut self, name: &str, input: &str) -> io::Result<()> {
         let parts = CallParts::new(name, input);
+        // What an edit changed is shown; other calls are folded.
+        let open = if parts.edits.is_empty() { "" } else { " open" };
         write!(
             self.out,
-            "<details class=\"tool\"><summary><b>{}</b>",
+            "<details class=\"tool\"{open}><summary><b>{}</b>",
             escape(name)
         )?;
         if let Some(subject) = &parts.subject {
