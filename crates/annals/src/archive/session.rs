@@ -15,7 +15,7 @@ use crate::archive_format::root_archive::RootArchive;
 use crate::archive_format::verify::verify_written;
 use crate::error::{Error, Result};
 use crate::store::{FileSet, SessionFiles, Store};
-use annals_jsonl::FileId;
+use annals_jsonl::{self as jsonl, FileId};
 
 /// A group of sessions that was archived, or would be.
 #[derive(Clone, Debug, Serialize)]
