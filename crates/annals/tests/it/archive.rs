@@ -265,7 +265,7 @@ fn sessions_moved_together_fail_one_by_one() {
     let groups: Vec<Vec<&SessionFiles>> = sessions.iter().map(|files| vec![files]).collect();
     // It is gone before its batch begins, and another is locked when its turn comes.
     fs::rename(log(1), dir.path().join("1")).unwrap();
-    let held = Log::open(&log(4), AppendOptions::default()).unwrap();
+    let held = Log::open(log(4), AppendOptions::default()).unwrap();
     let mut results = Vec::new();
     let done = held.with_lock(|_| {
         store.move_all_to_archive(&groups, true, now(), |result| results.push(result));
@@ -288,7 +288,7 @@ fn sessions_moved_together_fail_one_by_one() {
     }
     let archive = Archive::open(&state);
     for number in [0, 2, 3, 5] {
-        let session = archive.find(&sessions[number].id.to_string()).unwrap();
+        let session = archive.find(sessions[number].id.as_ref()).unwrap();
         assert_eq!(verify(&session), []);
         session.restore(None).unwrap();
     }

@@ -198,7 +198,16 @@ impl MessageDecoder {
         if self.is_raw {
             self.is_document |= record.span.offset == 0 && record.bytes.trim_ascii() == b"{";
             if self.is_document {
-                return Decoding::default();
+                // Its lines are no records of their own.
+                let body = Body::Opaque {
+                    kind: None,
+                    flaw: None,
+                };
+                let line = (!record.is_blank()).then(|| Entry::new(record.span, body));
+                return Decoding {
+                    entries: line.into_iter().collect(),
+                    ..Decoding::default()
+                };
             }
             let read = record.object_or_pieces(out, fold::is_record, |text| {
                 serde_json::from_str::<Raw<'_>>(text)?;
@@ -390,10 +399,7 @@ impl Decoder for MessageDecoder {
     fn decode(&mut self, record: &Record<'_>, out: &mut Decoded<Entry>) {
         let before = out.flaws.len();
         let entries = self.entries(record, out).entries;
-        match self.is_document {
-            true => out.items.extend(entries),
-            false => entry_outline::push_entries(record, before, entries, out),
-        }
+        entry_outline::push_entries(record, before, entries, out);
     }
 
     fn is_record(&self, object: &str) -> bool {
