@@ -436,7 +436,7 @@ impl RowBuilder<'_, '_> {
         let note = String::from_utf8(note);
         let note = note.map_err(|error| Error::refused(error.to_string()))?;
         let time = self.stamp.now;
-        let part = OpenCode.new_id("prt", time, self.stamp);
+        let part = self.part_id(time);
         let data = format!(r#"{{"type":"{NOTE}","note":{}}}"#, note.trim_end());
         let values = vec![
             text(&part),
@@ -646,12 +646,16 @@ impl RowBuilder<'_, '_> {
         ]
     }
 
-    fn part(&mut self, message: &str, time: Timestamp, data: String) {
-        // Parts are ordered by their ids.
+    /// Returns the id of the next part. Parts are ordered by their ids.
+    fn part_id(&mut self, time: Timestamp) -> String {
         let number = self.rows.len();
         let id = OpenCode.new_id("prt", time, self.stamp);
         let (head, tail) = id.split_at_checked(13).unwrap_or((&id, ""));
-        let id = format!("{head}{number:03x}{}", tail.get(3..).unwrap_or_default());
+        format!("{head}{number:03x}{}", tail.get(3..).unwrap_or_default())
+    }
+
+    fn part(&mut self, message: &str, time: Timestamp, data: String) {
+        let id = self.part_id(time);
         let values = vec![
             text(&id),
             text(message),

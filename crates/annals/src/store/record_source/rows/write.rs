@@ -16,7 +16,7 @@ use rusqlite::limits::Limit;
 use rusqlite::types::{ToSqlOutput, Value};
 use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql};
 
-use super::{BUSY_TIMEOUT, Database, MAX_VALUE, current_id, split, sqlite_error, uri};
+use super::{BUSY_TIMEOUT, Connections, Database, MAX_VALUE, current_id, split, sqlite_error, uri};
 
 /// Result of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,13 @@ pub(crate) fn write(
     durability: Durability,
 ) -> io::Result<RowOutcome> {
     let (file, within) = split(path, format);
+    // A connection that writes creates files beside the database, which would stay if it is refused.
+    let (fault, ..) = Connections::default().read(&file, format, |database| {
+        database.tables_fault().map_err(sqlite_error)
+    })?;
+    if let Some(fault) = fault {
+        return Ok(RowOutcome::Refused(fault));
+    }
     let mut database = open(&file, format, durability)?;
     match database.connection.execute_batch("BEGIN IMMEDIATE") {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
@@ -146,11 +153,6 @@ impl Database {
 
     /// Returns why the database is not one that annals writes.
     fn schema_fault(&self) -> rusqlite::Result<Option<String>> {
-        let Some(schema) = self.format.schema else {
-            return Ok(Some(
-                "annals does not write databases of its program".to_owned(),
-            ));
-        };
         // A rollback journal that a crash leaves makes the database unreadable until a program writes to
         // it, and its removal, which commits, is not synced.
         let journal = "PRAGMA journal_mode";
@@ -160,6 +162,16 @@ impl Database {
                 "its journal mode is `{journal}`, and its program uses a write-ahead log"
             )));
         }
+        self.tables_fault()
+    }
+
+    /// Returns why its tables are not those of a database that annals writes.
+    fn tables_fault(&self) -> rusqlite::Result<Option<String>> {
+        let Some(schema) = self.format.schema else {
+            return Ok(Some(
+                "annals does not write databases of its program".to_owned(),
+            ));
+        };
         let count = |sql: &str| {
             self.connection
                 .query_row(sql, [], |row| row.get::<_, i64>(0))
