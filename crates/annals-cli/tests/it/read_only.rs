@@ -494,7 +494,9 @@ fn sessions_of_a_database_are_appended_to() {
         &["archive", session, "--apply"],
         &["repair", session, "--apply"],
     ] {
-        stage.refused(args, "");
+        let run = stage.annals(args);
+        assert_eq!(run.code, 2, "{args:?}: {run}");
+        assert!(run.err.contains("changes neither"), "{args:?}: {run}");
     }
     let stage = Stage::with_fixture_of("opencode", "made-sub-agent").without_notes();
     let run = stage.refused(&["append", "ses_top", "-m", "hi"], "");
