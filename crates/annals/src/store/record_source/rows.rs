@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use annals_jsonl::{FileId, ReadAt, open_to_read};
+use annals_jsonl::{FileId, ReadAt};
 use annals_layouts::model::{Framing, OptionalRows, RowFormat, SessionId};
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
@@ -34,6 +34,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::copy_at;
 
+mod locks;
 mod write;
 
 pub(crate) use write::{RowOutcome, write};
@@ -100,6 +101,8 @@ pub(super) struct Connections(Mutex<Vec<Database>>);
 #[derive(Debug)]
 struct Database {
     connection: Connection,
+    /// Present if the connection holds locks.
+    _locked: Option<locks::Locked>,
     format: &'static RowFormat,
     /// Whether other programs are not kept from changing pages that are still to be read.
     unlocked: bool,
@@ -310,6 +313,7 @@ impl SessionRows {
 impl Database {
     fn open(path: &Path, format: &'static RowFormat, id: FileId) -> io::Result<Self> {
         let (uri, unlocked) = location(path)?;
+        let locked = (!unlocked).then(locks::Locked::new);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_URI
@@ -330,6 +334,7 @@ impl Database {
         };
         Ok(Database {
             connection: open().map_err(sqlite_error)?,
+            _locked: locked,
             format,
             unlocked,
             id,
@@ -579,6 +584,14 @@ fn current_id(path: &Path) -> io::Result<FileId> {
     Ok(with_wal(path, FileId::from(&path.symlink_metadata()?)))
 }
 
+impl Drop for Database {
+    fn drop(&mut self) {
+        if self.unlocked {
+            locks::close_unlocked(&mut self.connection);
+        }
+    }
+}
+
 fn sibling(path: &Path, ending: &str) -> PathBuf {
     let mut sibling = path.as_os_str().to_owned();
     sibling.push(ending);
@@ -587,10 +600,8 @@ fn sibling(path: &Path, ending: &str) -> PathBuf {
 
 /// Returns the URI of a database, and whether it is read without locks.
 fn location(path: &Path) -> io::Result<(String, bool)> {
-    // Refuses links, pipes and devices.
-    let file = open_to_read(path)?;
     let mut header = [0; 20];
-    let read = file.fill_at(&mut header, 0)?;
+    let read = locks::with_open_file(path, |file| file.fill_at(&mut header, 0))?;
     // Bytes 18 and 19 are the versions for writing and reading; 2 is WAL.
     let has_wal_mode =
         read == header.len() && (header.get(18) == Some(&2) || header.get(19) == Some(&2));

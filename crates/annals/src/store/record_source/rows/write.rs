@@ -93,6 +93,7 @@ fn open(path: &Path, format: &'static RowFormat, durability: Durability) -> io::
         Durability::Disk => "FULL",
         Durability::Os => "NORMAL",
     };
+    let locked = super::locks::Locked::new();
     let open = || -> rusqlite::Result<Connection> {
         let connection = Connection::open_with_flags(&uri, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
@@ -110,6 +111,7 @@ fn open(path: &Path, format: &'static RowFormat, durability: Durability) -> io::
     };
     Ok(Database {
         connection: open().map_err(sqlite_error)?,
+        _locked: Some(locked),
         format,
         unlocked: false,
         id,
