@@ -70,6 +70,8 @@ const MORE: &[&str] = &[
     "index",
     #[cfg(feature = "mcp")]
     "mcp",
+    #[cfg(feature = "hub")]
+    "push",
     #[cfg(feature = "serve")]
     "serve",
     "demo",

@@ -13,6 +13,11 @@
 //! [resume]                 # commands that open sessions, by layout; {id} is the session's id
 //! codex = ["codex", "--profile", "work", "resume", "{id}"]
 //!
+//! [hub]                    # where `annals push` sends the logs, if it is built in
+//! url = "http://hub.example:8790"
+//! token-file = "~/.config/annals/hub-token"
+//! mask = "secrets"         # or "none"
+//!
 //! [clean]                  # retention of sessions since their last write
 //! older-than = "90d"       # 36h, 90d, 2w, 6mo, 1y or never
 //! keep-last = 3            # sessions of each project that are always kept
@@ -25,6 +30,7 @@
 //! An unknown key is an error: a misspelled budget that never warns is worse than none.
 
 mod clean;
+mod hub;
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -42,6 +48,9 @@ use toml::de::{DeString, DeTable, DeValue};
 use crate::terminal::suggest::suggest;
 
 pub(crate) use clean::TERM_EXAMPLES;
+pub(crate) use hub::HubConfig;
+#[cfg(feature = "hub")]
+pub(crate) use hub::MaskArg;
 
 /// Source of costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -80,6 +89,8 @@ pub(crate) struct Config {
     pub(crate) clean: Policy,
     /// Words of the command that opens a session, by layout.
     pub(crate) resume: BTreeMap<String, Vec<String>>,
+    /// The hub.
+    pub(crate) hub: HubConfig,
 }
 
 /// Name and period of each budget.
@@ -142,6 +153,8 @@ impl Config {
                     }
                 }
                 ("resume", _) => return Err(error_at(value, "`resume` must be a table: [resume]")),
+                ("hub", DeValue::Table(table)) => config.hub = hub::parse_hub(table)?,
+                ("hub", _) => return Err(error_at(value, "`hub` must be a table: [hub]")),
                 ("zone", DeValue::String(zone)) => config.zone = Some(zone.to_string()),
                 ("zone", _) => {
                     return Err(error_at(
@@ -168,7 +181,7 @@ impl Config {
                 }
                 ("follow", _) => return Err(error_at(value, FOLLOW_ERROR)),
                 (name, _) => {
-                    let others = ["budget", "clean", "resume", "zone", "mode", "follow"];
+                    let others = ["budget", "clean", "hub", "resume", "zone", "mode", "follow"];
                     config.set_budget(name, key, value, "the settings", &others)?;
                 }
             }
@@ -395,6 +408,23 @@ mod tests {
                 "1:17: `follow` must be a list of absolute paths: [\"~/.claude/projects\"]",
             ),
             ("budget = 3", "1:10: `budget` must be a table: [budget]"),
+            ("hub = \"x\"", "1:7: `hub` must be a table: [hub]"),
+            (
+                "[hub]\nurl = \"hub\"",
+                "2:7: `url` must be an address: \"https://hub.example\"",
+            ),
+            (
+                "[hub]\nmask = \"all\"",
+                "2:8: `mask` must be \"secrets\" or \"none\"",
+            ),
+            (
+                "[hub]\ntoken-file = \"token\"",
+                "2:14: `token-file` must be an absolute path: \"~/.config/annals/hub-token\"",
+            ),
+            (
+                "[hub]\ntoken = \"x\"",
+                "2:1: unknown key `token` in [hub]; known keys: url, token-file, mask",
+            ),
         ] {
             assert_eq!(parse(text).unwrap_err(), expected, "{text}");
         }

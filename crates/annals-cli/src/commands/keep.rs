@@ -39,6 +39,9 @@ struct KeepJson<'a> {
     ok: bool,
     #[serde(flatten)]
     kept: &'a ArchiveAllReport,
+    #[cfg(feature = "hub")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pushed: Option<super::push::PushJson>,
 }
 
 pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
@@ -57,13 +60,21 @@ pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
     let kept = kept?;
     let sound = kept.damaged().is_empty();
     let has_sessions = inventory.sessions.len() > kept.in_databases;
+    #[cfg(feature = "hub")]
+    let pushed = super::push::push_kept(&inventory, context)?;
     if context.json {
         context.out.json(&KeepJson {
             ok: kept.is_ok() && has_sessions,
             kept: &kept,
+            #[cfg(feature = "hub")]
+            pushed: pushed.as_ref().map(super::push::Kept::json),
         })?;
     } else if !kept.is_ok() || (has_sessions && !(args.quiet && kept.is_noop())) {
         print_report(&kept, context)?;
+    }
+    #[cfg(feature = "hub")]
+    if let Some(pushed) = pushed.filter(|_| !context.json) {
+        pushed.print(args.quiet, context)?;
     }
     archive::warn_unread(kept.damaged(), context);
     for failed in &kept.failed {

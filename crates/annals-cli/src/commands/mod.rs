@@ -45,6 +45,8 @@ mod plans;
 mod prices;
 mod pricing;
 mod projects;
+#[cfg(feature = "hub")]
+mod push;
 mod repair;
 mod restore;
 mod resume;
@@ -172,6 +174,9 @@ pub(crate) enum Command {
     /// Serve the history to agents, as tools
     #[cfg(feature = "mcp")]
     Mcp(mcp::McpArgs),
+    /// Send what grew in the logs to a hub
+    #[cfg(feature = "hub")]
+    Push(push::PushArgs),
     /// Serve the history as a local web page
     #[cfg(feature = "serve")]
     Serve(serve::ServeArgs),
@@ -243,6 +248,8 @@ pub(crate) fn run(
         Some(Command::Statusline(args)) => statusline::run(&args, context),
         #[cfg(feature = "mcp")]
         Some(Command::Mcp(args)) => mcp::run(&args, context),
+        #[cfg(feature = "hub")]
+        Some(Command::Push(args)) => push::run(&args, context),
         #[cfg(feature = "serve")]
         Some(Command::Serve(args)) => serve::run(&args, context),
         Some(Command::Demo(args)) => demo::run(&args, context),
