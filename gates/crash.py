@@ -62,7 +62,7 @@ def simulate(script, layout, seed, many, goes_on):
         if run.returncode not in script.ends:
             raise RuntimeError(f"{script.name}, {layout}: {run.stderr.decode()}")
         done = stage.tree()
-        whole = lasting(with_rows(recorded.crashed(recorded.now, {})[0]))
+        whole = with_rows(lasting(recorded.crashed(recorded.now, {})[0]))
         if whole != done:
             odd = [path for path in whole.keys() | done.keys() if whole.get(path) != done.get(path)]
             raise RuntimeError(f"{script.name}, {layout}: the replay differs in {sorted(odd)[:3]}")
@@ -72,7 +72,7 @@ def simulate(script, layout, seed, many, goes_on):
             tally.points += 1
             tally.acks += answered
             where = f"{script.name}, {layout}, power lost after call {moment}"
-            tree = lasting(with_rows(files))
+            tree = with_rows(lasting(files))
             failures = oracle.lost(stage.before, tree, script)
             if failures and script.unpack:
                 stage.lay(files, directories)

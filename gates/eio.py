@@ -49,7 +49,7 @@ def _survives(plan, recorded, done):
     """Returns whether acknowledged data is safe without the failed sync. The index may be lost and
     a session list may be stale, but a log may not."""
     everything = dict.fromkeys(recorded.pending(recorded.now), 1)
-    tree = lasting(with_rows(recorded.crashed(recorded.now, everything)[0]))
+    tree = with_rows(lasting(recorded.crashed(recorded.now, everything)[0]))
     if plan.script.goal in ("token", "latest"):
         return oracle.count(tree, "token-fails") == plan.copies
     return underived(tree) == underived(done)

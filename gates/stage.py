@@ -78,6 +78,8 @@ def tables(parts):
 
 
 TEMPORARY = re.compile(r"\.annals-[0-9a-f]+\.tmp$")
+# The name of a file that is being removed, which contains its former name.
+REMOVED_NAME = re.compile(r"^\.annals-(.*)\.removed$")
 # Names that a removal gives to a file: while it is removed, and if it cannot be renamed back.
 REMOVED = re.compile(r"(^|/)\.annals-[^/]*\.removed$|[^/]\.annals-saved(-[0-9]+)?$")
 
@@ -232,11 +234,13 @@ class Stage:
         for path, content in files.items():
             place = self.base / path
             place.parent.mkdir(parents=True, exist_ok=True)
-            was, stat = old.get(path, ("", None))
-            if stat and (aside / was).exists() and content.startswith(self.files_before[path]):
+            # A removal renames a file, which keeps its inode and time.
+            former = path if path in old else str(Path(path).with_name(REMOVED_NAME.sub(r"\1", Path(path).name)))
+            was, stat = old.get(former, ("", None))
+            if stat and (aside / was).exists() and content.startswith(self.files_before[former]):
                 (aside / was).rename(place)
             place.write_bytes(content)
-            if stat and content == self.files_before[path]:
+            if stat and content == self.files_before[former]:
                 place.chmod(stat.st_mode & 0o7777)
                 os.utime(place, ns=(stat.st_mtime_ns, stat.st_mtime_ns))
         shutil.rmtree(aside)

@@ -86,10 +86,13 @@ impl Store {
     ) {
         match self.move_batch(batch, live, now) {
             Ok(results) => results.into_iter().for_each(give),
-            // Nothing was removed. One of them may be the reason.
-            Err(_) => {
-                let results = batch.iter().map(|group| self.move_alone(group, live, now));
-                results.for_each(give);
+            // Nothing was removed, and nothing is tried again: after a failed sync, a second one may
+            // succeed although data is lost.
+            Err(error) => {
+                let why = error.to_string();
+                give(Err(error));
+                let others = batch.iter().skip(1);
+                others.for_each(|_| give(Err(Error::refused(why.clone()))));
             }
         }
         batch.clear();
