@@ -38,7 +38,9 @@ def lasting(tree):
         name = path.rsplit("/", 1)[-1]
         # An empty lock file may disappear: the next process that needs it creates it again.
         lock = (name == "keep.lock" or name.endswith(".jsonl.lock")) and not tree[path]
-        return not (name.startswith("index-") or lock or TEMPORARY.match(name))
+        # Of a database, the path has the name of a table too.
+        index = any(part.startswith("index-") for part in path.split("/"))
+        return not (index or lock or TEMPORARY.match(name))
 
     return {path: content for path, content in tree.items() if lasts(path)}
 
