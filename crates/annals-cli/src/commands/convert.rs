@@ -130,6 +130,10 @@ pub(crate) fn run(args: &ConvertArgs, context: &mut Context) -> Result<Outcome> 
         std::env::temp_dir().join(unused)
     });
     let root = Root::new(&args.to, std::path::absolute(&path)?)?;
+    if args.into.is_some() {
+        // An interrupted conversion to the same directory may have left such files.
+        context.try_put_back_removed_in(vec![root.clone()]);
+    }
     let target = root.path.clone();
     let archive = context.store.archive().ok();
     let planned = match args.without_archived {
