@@ -423,7 +423,7 @@ mod tests {
             ),
             (
                 "[hub]\ntoken = \"x\"",
-                "2:1: unknown key `token` in [hub]; known keys: url, token-file, mask",
+                "2:1: unknown key `token` in [hub]; did you mean `token-file`?",
             ),
         ] {
             assert_eq!(parse(text).unwrap_err(), expected, "{text}");

@@ -1,7 +1,13 @@
 //! The lines of a segment's content.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
-use crate::header::MaskedLine;
+
+/// A line whose length masking changed: its index in the segment, and its length in the file with its
+/// line end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MaskedLine(pub u32, pub u32);
 
 /// Maximum length of a content: one line, as long as annals reads lines.
 pub const MAX_CONTENT: u64 = 64 << 20;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::content::{Content, MAX_CONTENT};
+use crate::content::{Content, MAX_CONTENT, MaskedLine};
 use crate::error::{Error, Result};
 use crate::id::{Digest, FileKey, SourceId};
 
@@ -62,11 +62,6 @@ pub enum Kind {
         digest: Digest,
     },
 }
-
-/// A line whose length masking changed: its index in the segment, and its length in the file with its
-/// line end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MaskedLine(pub u32, pub u32);
 
 impl Header {
     /// The key of the file.

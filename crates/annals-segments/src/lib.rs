@@ -31,9 +31,9 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-pub use content::{Content, MAX_CONTENT, MAX_LINES_CONTENT};
+pub use content::{Content, MAX_CONTENT, MAX_LINES_CONTENT, MaskedLine};
 pub use ends::{End, Ends, Order};
 pub use error::{Error, Result};
-pub use header::{Header, Kind, MaskedLine, check_path};
+pub use header::{Header, Kind, check_path};
 pub use id::{Digest, FileKey, SourceId};
 pub use segment::{Segment, SegmentReader, SegmentWriter};

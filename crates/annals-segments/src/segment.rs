@@ -14,9 +14,9 @@ use std::sync::Arc;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{CParameter, compress_bound};
 
-use crate::content::{Content, MAX_CONTENT, MAX_LINES_CONTENT};
+use crate::content::{Content, MAX_CONTENT, MAX_LINES_CONTENT, MaskedLine};
 use crate::error::{Error, Result};
-use crate::header::{Header, Kind, MaskedLine};
+use crate::header::{Header, Kind};
 use crate::id::Digest;
 
 const FORMAT: &[u8; 4] = b"ASG1";

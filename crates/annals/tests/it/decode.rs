@@ -63,7 +63,13 @@ fn read(layout: &dyn Layout, kind: ArtifactKind, bytes: &[u8], terminated: bool)
     );
     for (outline, entry) in shallow.items.iter().zip(readable) {
         assert_eq!(outline.id(), entry.id);
-        assert_eq!(outline.link.key(), entry.parent.as_ref().map(|id| id.key()));
+        assert_eq!(
+            outline.link.key(),
+            entry.parent.as_ref().map(|id| id.key()),
+            "{}, {kind:?}: {}",
+            layout.name(),
+            String::from_utf8_lossy(bytes)
+        );
         assert_eq!(outline.time, entry.time);
         assert_eq!(outline.sidechain, entry.sidechain);
         let human = matches!(&entry.body, Body::Message(message) if message.human);

@@ -179,7 +179,10 @@ impl Decoder for LineDecoder {
         for found in found.filter(readable) {
             let mut outline = entry_outline::outline(&found.entry, found.recorded);
             if found.entry.derived_id {
-                outline.link = Link::Previous;
+                // Logs of the first version have neither ids nor parents.
+                if found.entry.parent.is_none() {
+                    outline.link = Link::Previous;
+                }
             } else if found.entry.id.is_some() {
                 outline.facts.push(Fact::ResumesHere);
             }
