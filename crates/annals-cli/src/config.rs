@@ -13,7 +13,7 @@
 //! [resume]                 # commands that open sessions, by layout; {id} is the session's id
 //! codex = ["codex", "--profile", "work", "resume", "{id}"]
 //!
-//! [hub]                    # where `annals push` sends the logs, if it is built in
+//! [hub]                    # where `annals push` sends the logs, if it is built in: see docs/HUB.md
 //! url = "http://hub.example:8790"
 //! token-file = "~/.config/annals/hub-token"
 //! mask = "secrets"         # or "none"
