@@ -82,6 +82,6 @@ test("docs/NODE.md", async (t) => {
     fs.writeFileSync(file, block);
     t.after(() => fs.rmSync(file));
     const env = { ...process.env, HOME: dir, ANNALS_STATE_DIR: path.join(dir, "state") };
-    await run(process.execPath, [file], { env, cwd: dir });
+    await run(process.execPath, [file], { env, cwd: dir, timeout: 120_000 });
   }
 });
