@@ -17,7 +17,7 @@ pub enum Durability {
 pub struct AppendOptions {
     /// The guarantee of an acknowledged append.
     pub durability: Durability,
-    /// Time to wait for another process's lock before [`Error::Busy`].
+    /// Time to wait for another process's lock before `Error::Busy`.
     pub lock_wait: Duration,
     /// Whether to create the file.
     pub create: Create,

@@ -2,7 +2,7 @@
 //!
 //! [`push`] reads each log from the offset that the hub has acknowledged, cuts whole lines into
 //! segments, masks them, and sends them. Nothing is copied for later: the logs are the queue. How far
-//! they were sent is in the state directory ([`State`](state)); if that is lost, the hub says how far it
+//! they were sent is in the state directory (module `state`); if that is lost, the hub says how far it
 //! has them. docs/HUB.md has the design.
 
 #![deny(

@@ -3,7 +3,7 @@
 //! Defines one style per role; no other file names a colour. The colours are of the fixed palette of
 //! 256, because none of the sixteen that themes define is readable on black and on white. On a
 //! terminal with sixteen colours they are replaced by the nearest ([`limit_colors`]).
-//! [`ColorChoice`] decides whether `Out` writes styles.
+//! `ColorChoice` decides whether `Out` writes styles.
 
 use super::text::{Safe, safe};
 use anstyle::{Ansi256Color, AnsiColor, Color, Style};

@@ -4,7 +4,7 @@
 //! crate asks and shows: it opens no log, prices nothing and parses no query. Nothing is written
 //! unless [`Options::write`] is set, and no page runs a command.
 //!
-//! [`guard`] decides which requests are answered, before anything else sees them. [`server`] owns
+//! `guard` decides which requests are answered, before anything else sees them. `server` owns
 //! connections and their limits. Handlers run on blocking threads, one module per page.
 
 #![deny(

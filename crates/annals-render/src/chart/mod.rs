@@ -1,7 +1,7 @@
 //! Charts: bars over time or by name, as SVG or, with the feature `png`, as PNG.
 //!
-//! A [`Chart`] is plain values. [`fold`] keeps the largest of them and adds up the rest,
-//! [`columns`] and [`rows`] lay them out as one [`scene`], [`svg`] writes it, and `png` draws that SVG. This
+//! A [`Chart`] is plain values. `fold` keeps the largest of them and adds up the rest,
+//! `columns` and `rows` lay them out as one `scene`, `svg` writes it, and `png` draws that SVG. This
 //! module opens no file, reads no clock and searches no fonts: the caller passes them.
 
 mod amount;

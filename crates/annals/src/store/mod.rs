@@ -15,7 +15,7 @@
 //! | [`Store::documents`] | [`Documents`] | state documents, run logs, prompt history, saved files |
 //! | [`Store::repairs`] | [`Repairs`](crate::repair::Repairs) | repairs and their undo, session lists |
 //! | [`Store::retention`] | [`Retention`](crate::retain::Retention) | cleaning up, leftover files, pins |
-//! | [`Store::archive`] | [`Archive`](crate::archive::Archive) | archived copies of sessions |
+//! | [`Store::archive`] | [`Archive`] | archived copies of sessions |
 //! | `Store::index` | `Index` | the database of what was read before: its status, updates |
 
 mod agent;
