@@ -33,13 +33,13 @@ pub type Roots = Vec<(SourceId, Root, String)>;
 /// A question: its name, and its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// What is asked.
+    /// The verb of the program that answers it.
     pub verb: Verb,
     /// The parameters.
     pub parameters: BTreeMap<String, String>,
 }
 
-/// What can be asked.
+/// A verb that the hub answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names of the program's verbs")]
 pub enum Verb {

@@ -7,7 +7,7 @@ use annals_segments::MaskedLine;
 
 use crate::error::Result;
 
-/// What is masked.
+/// Selects what a push masks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MaskPolicy {
     /// Nothing: the hub has the logs byte for byte.

@@ -17,7 +17,7 @@ use crate::state::{self, Part, Pushed, State, StateFile};
 /// Options of a push.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// What is masked.
+    /// The policy for masking.
     pub mask: MaskPolicy,
     /// The current time, in seconds since 1970, from which new generations get their numbers.
     pub now: i64,

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &KeepArgs, context: &mut Context) -> Result<Outcome> {
             ok: kept.is_ok() && has_sessions,
             kept: &kept,
             #[cfg(feature = "hub")]
-            pushed: pushed.as_ref().map(super::push::Kept::json),
+            pushed: pushed.as_ref().map(super::push::HubPush::json),
         })?;
     } else if !kept.is_ok() || (has_sessions && !(args.quiet && kept.is_noop())) {
         print_report(&kept, context)?;

@@ -34,7 +34,7 @@ pub(crate) struct PushArgs {
     /// File with this machine's token; without one, ANNALS_HUB_TOKEN is used
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// What is masked before it leaves the machine [default: secrets]
+    /// Mask secrets before they leave the machine, or nothing [default: secrets]
     #[arg(long, value_name = "WHAT")]
     mask: Option<MaskArg>,
     /// Print what is not sent yet, and send nothing
@@ -114,12 +114,12 @@ impl PushJson {
 }
 
 /// A push by `annals keep`.
-pub(super) struct Kept {
+pub(super) struct HubPush {
     url: String,
     report: Report,
 }
 
-impl Kept {
+impl HubPush {
     pub(super) fn json(&self) -> PushJson {
         PushJson::new(&self.url, &self.report)
     }
@@ -135,7 +135,7 @@ impl Kept {
 
 /// Pushes to the hub of the settings, if there is one. A failure is a warning: the next run sends what
 /// this one did not.
-pub(super) fn push_kept(inventory: &Inventory, context: &mut Context) -> Result<Option<Kept>> {
+pub(super) fn push_kept(inventory: &Inventory, context: &mut Context) -> Result<Option<HubPush>> {
     let hub = context.config()?.hub;
     let Some(url) = hub.url.clone() else {
         return Ok(None);
@@ -143,7 +143,7 @@ pub(super) fn push_kept(inventory: &Inventory, context: &mut Context) -> Result<
     match push(&hub, &url, inventory, context) {
         Ok(report) => {
             warn_failed(&report, context);
-            Ok(Some(Kept { url, report }))
+            Ok(Some(HubPush { url, report }))
         }
         Err(error) => {
             let text = format!("nothing was pushed: {error:#}");

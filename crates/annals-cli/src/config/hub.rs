@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{ConfigError, absolute_path, error_at, in_file_order, unknown_key};
 
-/// Where logs are sent.
+/// The hub that receives the logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(not(feature = "hub"), allow(dead_code))]
 pub(crate) struct HubConfig {
@@ -15,11 +15,11 @@ pub(crate) struct HubConfig {
     pub(crate) url: Option<String>,
     /// File with this machine's token.
     pub(crate) token_file: Option<PathBuf>,
-    /// What is masked.
+    /// The policy for masking.
     pub(crate) mask: Option<MaskArg>,
 }
 
-/// What is masked before it leaves the machine.
+/// The policy for masking before logs leave the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MaskArg {
     /// Keys, tokens and passwords
