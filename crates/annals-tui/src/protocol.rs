@@ -166,8 +166,8 @@ pub(crate) struct OpenQuestion {
     pub(crate) reader: ReaderId,
     /// The session.
     pub(crate) session: SessionName,
-    /// The part of it.
-    pub(crate) part: Part,
+    /// Which conversation of the session.
+    pub(crate) which: ConversationRef,
     /// Whether the end is enough; the whole is asked for later.
     pub(crate) tail: bool,
     /// The message to show first: its id, or `:LINE`.
@@ -178,7 +178,7 @@ pub(crate) struct OpenQuestion {
 
 /// A conversation of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Part {
+pub(crate) enum ConversationRef {
     /// That which the agent would resume.
     #[default]
     Resumed,
@@ -302,8 +302,8 @@ pub(crate) struct Hits {
 pub(crate) struct Conversation {
     /// The session.
     pub(crate) session: SessionName,
-    /// The part that was asked for.
-    pub(crate) part: Part,
+    /// The conversation that was asked for.
+    pub(crate) which: ConversationRef,
     /// Changes whenever indexes may have changed.
     pub(crate) stamp: u64,
     /// Whether it is the whole conversation, and not only its end.
@@ -379,7 +379,7 @@ pub(crate) struct TreeRow {
     /// Whether the agent would resume here.
     pub(crate) resumes: bool,
     /// Conversation to open.
-    pub(crate) part: Part,
+    pub(crate) which: ConversationRef,
     /// Its message.
     pub(crate) message: Option<String>,
 }

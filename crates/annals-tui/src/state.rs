@@ -4,7 +4,7 @@ use annals::resume::Resume;
 use annals_render::time::Clock;
 
 use crate::keys::Context;
-use crate::protocol::{Effect, Part, ReaderId, SessionName};
+use crate::protocol::{ConversationRef, Effect, ReaderId, SessionName};
 use crate::reader::Reader;
 use crate::screens::{
     CheckScreen, CostScreen, Dialog, DiffScreen, FilesScreen, ListScreen, LiveScreen, Scope,
@@ -152,11 +152,11 @@ impl State {
     pub(crate) fn open(
         &mut self,
         session: SessionName,
-        part: Part,
+        which: ConversationRef,
         at: Option<String>,
     ) -> Vec<Effect> {
         self.next_reader += 1;
-        let (reader, effect) = Reader::open(self.next_reader, session, part, at, false);
+        let (reader, effect) = Reader::open(self.next_reader, session, which, at, false);
         self.screens.push(Screen::Reader(Box::new(reader)));
         vec![effect]
     }
@@ -171,19 +171,19 @@ impl State {
             return None;
         };
         let hit = self.list.selected_hit();
-        let part = match &hit {
-            Some(id) => Part::Through(id.clone()),
-            None => Part::Resumed,
+        let which = match &hit {
+            Some(id) => ConversationRef::Through(id.clone()),
+            None => ConversationRef::Resumed,
         };
         let shown = self.list.preview.as_ref();
         let is_shown = shown.is_some_and(|reader| {
-            reader.conversation.session.key == name.key && reader.asked_part() == &part
+            reader.conversation.session.key == name.key && reader.asked_conversation() == &which
         });
         if is_shown {
             return None;
         }
         self.next_reader += 1;
-        let (reader, effect) = Reader::open(self.next_reader, name, part, hit, true);
+        let (reader, effect) = Reader::open(self.next_reader, name, which, hit, true);
         self.list.preview = Some(reader);
         Some(effect)
     }

@@ -1,25 +1,20 @@
 //! Applies events to the state, and returns questions for the workers.
 
-use std::path::PathBuf;
+mod answers;
+mod mouse;
 
-use annals::service::SessionRow;
-use crossterm::event::{
-    KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
-};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::command_line;
-use crate::draw::{self, Areas};
+use crate::draw::Areas;
 use crate::keys::{self, Action, Context};
-use crate::protocol::{Answer, Effect, Event, Followed, Part, SessionName};
+use crate::protocol::{ConversationRef, Effect, Event, Followed, SessionName};
 use crate::reader::entry_text;
 use crate::screens::{
     CheckScreen, CostScreen, Dialog, DiffScreen, FilesScreen, Help, Input, LiveScreen, Purpose,
     Question, TreeScreen,
 };
 use crate::state::{Exit, Screen, State};
-
-/// Lines that the wheel of the mouse scrolls.
-const WHEEL: isize = 3;
 
 /// The condition for what people typed.
 const OWN_WORDS: &str = "role:human";
@@ -30,12 +25,12 @@ pub(crate) fn update(state: &mut State, event: Event) -> Vec<Effect> {
         Event::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
         Event::Key(key) => press(state, &key),
         Event::Paste(text) => paste(state, &text),
-        Event::Mouse(mouse) => use_mouse(state, mouse),
+        Event::Mouse(event) => mouse::apply(state, event),
         Event::Resize(width, height) => {
             (state.width, state.height) = (width, height);
             Vec::new()
         }
-        Event::Answer(answer) => take(state, answer),
+        Event::Answer(answer) => answers::apply(state, answer),
         Event::Now(now) => {
             state.clock.now = now;
             Vec::new()
@@ -260,8 +255,10 @@ fn act(state: &mut State, context: Context, action: Action) -> Vec<Effect> {
             let row = tree.selected().cloned();
             match (action, row) {
                 (Action::Enter, Some(row)) => {
-                    let at = row.message.filter(|_| row.part != Part::Resumed);
-                    state.open(session, row.part, at)
+                    let at = row
+                        .message
+                        .filter(|_| row.which != ConversationRef::Resumed);
+                    state.open(session, row.which, at)
                 }
                 (Action::Fork, Some(row)) => vec![Effect::Fork {
                     session,
@@ -293,7 +290,9 @@ fn act(state: &mut State, context: Context, action: Action) -> Vec<Effect> {
                     None => {
                         let id = cost.selected().map(|row| row.key.clone());
                         let name = id.map(|id| state.list.name(&id));
-                        name.map_or_else(Vec::new, |name| state.open(name, Part::Resumed, None))
+                        name.map_or_else(Vec::new, |name| {
+                            state.open(name, ConversationRef::Resumed, None)
+                        })
                     }
                 },
                 _ => Vec::new(),
@@ -334,7 +333,7 @@ fn act(state: &mut State, context: Context, action: Action) -> Vec<Effect> {
             }
             let session = live.selected().map(|agent| agent.session.clone());
             session.map_or_else(Vec::new, |session| {
-                let mut effects = state.open(session, Part::Resumed, None);
+                let mut effects = state.open(session, ConversationRef::Resumed, None);
                 effects.extend(follow(state));
                 effects
             })
@@ -452,8 +451,10 @@ fn act_in_list(state: &mut State, action: Action) -> Vec<Effect> {
                 }
                 Action::Enter => {
                     let hit = state.list.selected_hit();
-                    let part = hit.clone().map_or(Part::Resumed, Part::Through);
-                    state.open(session, part, hit)
+                    let which = hit
+                        .clone()
+                        .map_or(ConversationRef::Resumed, ConversationRef::Through);
+                    state.open(session, which, hit)
                 }
                 Action::Fork => vec![Effect::Fork {
                     session,
@@ -529,8 +530,8 @@ fn act_in_reader(state: &mut State, action: Action) -> Vec<Effect> {
         }
         Action::NextBranch => return next_branch(state),
         Action::Agents => return open_agent(state),
-        Action::Parent => match reader.conversation.part {
-            Part::Agent(_) => return back(state),
+        Action::Parent => match reader.conversation.which {
+            ConversationRef::Agent(_) => return back(state),
             _ => state.say("this is the main agent"),
         },
         Action::Follow => return follow(state),
@@ -579,7 +580,7 @@ fn next_branch(state: &mut State) -> Vec<Effect> {
     match reader.conversation.branch {
         Some((number, count)) if count > 1 => {
             // Numbers are from 1.
-            reader.conversation.part = Part::Branch(number % count);
+            reader.conversation.which = ConversationRef::Branch(number % count);
             reader.at_end = false;
             vec![Effect::Open(reader.question(false))]
         }
@@ -596,7 +597,7 @@ fn open_agent(state: &mut State) -> Vec<Effect> {
     };
     let session = reader.conversation.session.clone();
     match reader.current_agent() {
-        Some(agent) => state.open(session, Part::Agent(agent), None),
+        Some(agent) => state.open(session, ConversationRef::Agent(agent), None),
         None => {
             let count = reader.conversation.agents.len();
             state.say(match count {
@@ -628,228 +629,4 @@ fn copy_id(text: String) -> Effect {
         text,
         what: "the id",
     }
-}
-
-/// What shows whether a session has grown: its file, and the length.
-fn seen(row: &SessionRow) -> (PathBuf, u64) {
-    (row.info.file.clone(), row.info.bytes)
-}
-
-fn take(state: &mut State, answer: Answer) -> Vec<Effect> {
-    let clock = state.clock.clone();
-    match answer {
-        Answer::Sessions { rows, here, total } => {
-            let is_first = !state.list.is_whole();
-            let before = state.list.selected().map(seen);
-            state.list.all = total;
-            state.list.take_sessions(rows, here, &clock);
-            let mut effects = Vec::new();
-            if is_first && state.list.is_whole() && !state.is_time_fixed {
-                effects.push(Effect::Follow(Followed::List));
-            }
-            let after = state.list.selected().map(seen);
-            let grew = before
-                .zip(after)
-                .is_some_and(|(before, after)| before.0 == after.0 && before.1 != after.1);
-            if let Some(preview) = state.list.preview.as_ref().filter(|_| grew) {
-                effects.push(Effect::Open(preview.question(true)));
-            }
-            return effects;
-        }
-        // Other screens are read again when they are left.
-        Answer::ListChanged if state.screens.is_empty() => return vec![Effect::ListSessions],
-        Answer::ListChanged => {}
-        Answer::Stale { reader } => {
-            let question = state
-                .reader_by_id(reader)
-                .map(|reader| reader.question(false));
-            return question.map(Effect::Open).into_iter().collect();
-        }
-        Answer::Hits(hits) => _ = state.list.take_hits(hits, &clock),
-        Answer::Opened {
-            reader,
-            conversation,
-        } => {
-            return state
-                .reader_by_id(reader)
-                .map_or_else(Vec::new, |reader| reader.take(*conversation));
-        }
-        Answer::Loaded {
-            reader,
-            stamp,
-            entries,
-        } => {
-            if let Some(reader) = state.reader_by_id(reader) {
-                reader.take_entries(stamp, entries);
-            }
-        }
-        Answer::Found {
-            reader,
-            stamp,
-            text,
-            items,
-        } => {
-            if let Some(reader) = state.reader_by_id(reader) {
-                reader.take_found(stamp, &text, &items);
-                if items.is_empty() {
-                    state.say(format!("not found: {text}"));
-                }
-            }
-        }
-        Answer::Written => {
-            let questions = state.screens.iter().filter_map(|screen| match screen {
-                Screen::Reader(reader) if reader.following => Some(reader.question(false)),
-                _ => None,
-            });
-            return questions.map(Effect::Grow).collect();
-        }
-        Answer::Tree { session, rows } => {
-            for screen in &mut state.screens {
-                if let Screen::Tree(tree) = screen
-                    && tree.session == session
-                    && tree.rows.is_none()
-                {
-                    tree.take(rows);
-                    break;
-                }
-            }
-        }
-        Answer::Files { session, files } => {
-            for screen in &mut state.screens {
-                if let Screen::Files(shown) = screen
-                    && shown.session == session
-                {
-                    shown.files = Some(files);
-                    break;
-                }
-            }
-        }
-        Answer::Diff { path, new, text } => {
-            if let Some(Screen::Diff(diff)) = state.screens.last_mut() {
-                diff.take(&path, new, &text);
-            }
-        }
-        Answer::RestorePlanned { restore, replaced } => {
-            state.dialog = Some(Dialog::Question(Question::restore(restore, replaced)));
-        }
-        Answer::Cost { question, report } => {
-            for screen in &mut state.screens {
-                if let Screen::Cost(cost) = screen {
-                    cost.take(&question, (*report).clone());
-                }
-            }
-        }
-        Answer::Check(found) => {
-            if let Some(Screen::Check(check)) = state.screens.last_mut() {
-                check.found = Some(found);
-            }
-        }
-        Answer::Live(line) => {
-            let mut line = *line;
-            let known = state.list.name(&line.session.id);
-            line.session = known;
-            for screen in &mut state.screens {
-                if let Screen::Live(live) = screen {
-                    live.take(line);
-                    break;
-                }
-            }
-        }
-        Answer::Forked { session } => {
-            state.dialog = Some(Dialog::Question(Question {
-                title: "copied into a new session",
-                lines: vec![session.id.clone()],
-                answers: vec![
-                    (
-                        'r',
-                        "go on in its agent",
-                        Some(Effect::Resume(session.clone())),
-                    ),
-                    ('y', "copy the id", Some(copy_id(session.id))),
-                ],
-                is_transient: true,
-            }));
-            return vec![Effect::ListSessions];
-        }
-        Answer::Trashed { id, title } => {
-            // Nothing of it is on the screen any more.
-            state.screens.clear();
-            state.list.preview = None;
-            state.dialog = Some(Dialog::Question(Question {
-                title: "moved to the trash",
-                lines: vec![title.clone()],
-                answers: vec![('u', "undo", Some(Effect::Undelete { id, title }))],
-                is_transient: true,
-            }));
-            return vec![Effect::ListSessions];
-        }
-        Answer::Restored { title } => {
-            state.say(format!("restored: {title}"));
-            return vec![Effect::ListSessions];
-        }
-        Answer::Exported(path) => state.say(format!("exported to {}", path.display())),
-        Answer::Resume(command) => state.exit = Some(Exit::Resume(command)),
-        Answer::Notice(text) => state.say(text),
-        Answer::ReaderFailed { reader, why } => match state.reader_by_id(reader) {
-            Some(reader) if !reader.is_open => reader.error = Some(why),
-            // The text that was read before stays on the screen.
-            Some(_) => state.fail(why),
-            None => {}
-        },
-        Answer::Failed(why) => state.fail(why),
-    }
-    Vec::new()
-}
-
-fn use_mouse(state: &mut State, mouse: MouseEvent) -> Vec<Effect> {
-    let lines = match mouse.kind {
-        MouseEventKind::ScrollUp => -WHEEL,
-        MouseEventKind::ScrollDown => WHEEL,
-        MouseEventKind::Down(MouseButton::Left) => {
-            return click(state, mouse.column, mouse.row);
-        }
-        _ => return Vec::new(),
-    };
-    let clock = state.clock.clone();
-    let areas = Areas::new(state);
-    let is_preview = areas.preview.is_some_and(|area| mouse.column >= area.x);
-    if state.screens.is_empty() && is_preview {
-        if let Some(reader) = &mut state.list.preview {
-            reader.scroll(lines, &clock);
-        }
-        return Vec::new();
-    }
-    if let Some(reader) = state.reader() {
-        reader.scroll(lines, &clock);
-        return Vec::new();
-    }
-    let action = if lines < 0 { Action::Up } else { Action::Down };
-    let context = state.context();
-    act(state, context, action)
-}
-
-fn click(state: &mut State, column: u16, row: u16) -> Vec<Effect> {
-    let areas = Areas::new(state);
-    if !draw::contains(areas.body, column, row) {
-        return Vec::new();
-    }
-    let line = usize::from(row - areas.body.y);
-    match state.screens.last_mut() {
-        Some(Screen::Reader(reader)) => reader.click(line),
-        None if draw::contains(areas.list, column, row) => {
-            let list = &mut state.list;
-            let mut used = 0;
-            let shown = list.shown.iter().enumerate().skip(list.cursor.top);
-            let clicked = shown.into_iter().find(|(_, shown)| {
-                used += 1 + usize::from(shown.hit.is_some());
-                line < used
-            });
-            if let Some((at, _)) = clicked {
-                list.cursor.selected = at;
-                list.has_moved = true;
-            }
-        }
-        _ => {}
-    }
-    Vec::new()
 }

@@ -14,7 +14,9 @@ use annals::model::{Block, Body, Entry};
 use annals_render::time::Clock;
 use ratatui::text::Line;
 
-use crate::protocol::{Conversation, Effect, ItemKind, OpenQuestion, Part, ReaderId, SessionName};
+use crate::protocol::{
+    Conversation, ConversationRef, Effect, ItemKind, OpenQuestion, ReaderId, SessionName,
+};
 
 use entry_lines::{Manner, entry_lines};
 pub(crate) use entry_lines::{Tools, entry_text};
@@ -44,7 +46,7 @@ pub(crate) struct Reader {
     /// Settings that the formatted items depend on.
     formatted_for: (usize, Tools, bool, bool),
     /// The first line on the screen.
-    top: Place,
+    top: ScrollPosition,
     /// Whether the end is shown, and stays shown when the conversation grows.
     pub(crate) at_end: bool,
     /// The message that actions refer to.
@@ -56,8 +58,8 @@ pub(crate) struct Reader {
     /// Whether the end of a session is enough.
     is_preview: bool,
     pub(crate) find: Option<Find>,
-    /// The part that was asked for first.
-    asked: Part,
+    /// The conversation that was asked for first.
+    asked: ConversationRef,
     /// The message to show when the whole conversation arrives.
     wanted: Option<String>,
     pub(crate) error: Option<String>,
@@ -68,7 +70,7 @@ pub(crate) struct Reader {
 
 /// A position in a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct ScrollPosition {
     item: usize,
     line: usize,
 }
@@ -94,16 +96,16 @@ impl Reader {
     pub(crate) fn open(
         id: ReaderId,
         session: SessionName,
-        part: Part,
+        which: ConversationRef,
         at: Option<String>,
         preview: bool,
     ) -> (Self, Effect) {
         let reader = Reader {
             id,
-            asked: part.clone(),
+            asked: which.clone(),
             conversation: Conversation {
                 session,
-                part,
+                which,
                 ..Conversation::default()
             },
             is_open: false,
@@ -112,7 +114,7 @@ impl Reader {
             calls: HashMap::new(),
             formatted: HashMap::new(),
             formatted_for: (0, Tools::Line, false, false),
-            top: Place::default(),
+            top: ScrollPosition::default(),
             at_end: true,
             current: 0,
             tools: Tools::Line,
@@ -135,8 +137,10 @@ impl Reader {
         OpenQuestion {
             reader: self.id,
             session: self.conversation.session.clone(),
-            part: self.conversation.part.clone(),
-            tail: !self.is_open && self.wanted.is_none() && self.conversation.part == Part::Resumed,
+            which: self.conversation.which.clone(),
+            tail: !self.is_open
+                && self.wanted.is_none()
+                && self.conversation.which == ConversationRef::Resumed,
             at: self.wanted.clone(),
             preview,
         }
@@ -161,7 +165,7 @@ impl Reader {
             (Some(at), _) => {
                 self.at_end = false;
                 self.current = at;
-                self.top = Place { item: at, line: 0 };
+                self.top = ScrollPosition { item: at, line: 0 };
             }
             (None, true) if self.following => self.current = last,
             (None, true) => self.current = find(current).filter(|_| same_log).unwrap_or(last),
@@ -181,7 +185,7 @@ impl Reader {
                 } else {
                     0
                 };
-                self.top = Place { item, line };
+                self.top = ScrollPosition { item, line };
                 self.current = find(current).unwrap_or(item);
             }
         }
@@ -247,13 +251,13 @@ impl Reader {
             return None;
         }
         if self.at_end {
-            self.top = self.place_from_end(height, clock);
+            self.top = self.position_from_end(height, clock);
         }
         self.top.item = self.top.item.min(count - 1);
         self.fill(height, clock);
         if self.visible.len() < height {
             // The end is above the bottom of the screen.
-            self.top = self.place_from_end(height, clock);
+            self.top = self.position_from_end(height, clock);
             self.fill(height, clock);
             self.at_end = true;
         }
@@ -280,19 +284,19 @@ impl Reader {
     }
 
     /// Returns the first line of a screen that ends with the conversation.
-    fn place_from_end(&mut self, height: usize, clock: &Clock) -> Place {
+    fn position_from_end(&mut self, height: usize, clock: &Clock) -> ScrollPosition {
         let mut left = height;
         for item in (0..self.conversation.items.len()).rev() {
             let lines = self.lines(item, clock).len();
             if lines >= left {
-                return Place {
+                return ScrollPosition {
                     item,
                     line: lines - left,
                 };
             }
             left -= lines;
         }
-        Place::default()
+        ScrollPosition::default()
     }
 
     /// Returns the lines of an item; one line in the place of a message that is not loaded.
@@ -376,8 +380,8 @@ impl Reader {
         }
     }
 
-    /// Returns the part that was asked for.
-    pub(crate) fn asked_part(&self) -> &Part {
+    /// Returns the conversation that was asked for.
+    pub(crate) fn asked_conversation(&self) -> &ConversationRef {
         &self.asked
     }
 

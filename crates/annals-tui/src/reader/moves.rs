@@ -2,7 +2,7 @@
 
 use annals_render::time::Clock;
 
-use super::{Place, Reader};
+use super::{Reader, ScrollPosition};
 use crate::protocol::{Effect, ItemKind};
 
 impl Reader {
@@ -29,7 +29,7 @@ impl Reader {
                 return;
             }
             lines -= rest;
-            self.top = Place {
+            self.top = ScrollPosition {
                 item: self.top.item + 1,
                 line: 0,
             };
@@ -65,7 +65,7 @@ impl Reader {
     /// Goes to the beginning.
     pub(crate) fn first(&mut self) {
         self.at_end = false;
-        self.top = Place::default();
+        self.top = ScrollPosition::default();
         self.current = 0;
     }
 
@@ -112,7 +112,7 @@ impl Reader {
         let half = self.size.1 / 2;
         if on_screen.is_none_or(|line| line > half || line == 0) {
             self.at_end = false;
-            self.top = Place { item, line: 0 };
+            self.top = ScrollPosition { item, line: 0 };
         }
     }
 

@@ -93,7 +93,7 @@ impl Reader {
             Span::raw("  "),
             styled(annals_render::style::TITLE, title),
         ];
-        if let crate::protocol::Part::Agent(number) = self.conversation.part {
+        if let crate::protocol::ConversationRef::Agent(number) = self.conversation.which {
             let agent = self.conversation.agents.get(number);
             let what = agent.and_then(|agent| agent.description.as_deref());
             let text = format!("  ⚙ {}", what.unwrap_or("sub-agent"));

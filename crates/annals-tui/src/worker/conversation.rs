@@ -9,7 +9,7 @@ use annals::service::OpenSession;
 use annals::store::results_under_calls;
 
 use super::sessions::Opened;
-use crate::protocol::{AgentLine, Conversation, Item, ItemKind, OpenQuestion, Part};
+use crate::protocol::{AgentLine, Conversation, ConversationRef, Item, ItemKind, OpenQuestion};
 
 /// Number of messages that are sent with a conversation.
 const FIRST_PAGE: usize = 80;
@@ -66,7 +66,7 @@ pub(super) fn conversation(opened: &Opened, question: &OpenQuestion) -> Result<C
     let branch = number.filter(|_| is_main && opened.is_whole);
     let mut conversation = Conversation {
         session: question.session.clone(),
-        part: question.part.clone(),
+        which: question.which.clone(),
         stamp: opened.stamp,
         is_whole: opened.is_whole,
         log,
@@ -116,9 +116,9 @@ fn select(open: &OpenSession, question: &OpenQuestion) -> Result<Selected> {
             at: None,
         }
     };
-    let mut selected = match &question.part {
-        Part::Resumed => resumed(),
-        Part::Branch(number) => match session.tree() {
+    let mut selected = match &question.which {
+        ConversationRef::Resumed => resumed(),
+        ConversationRef::Branch(number) => match session.tree() {
             Some(tree) => match tree.conversations.get(*number) {
                 Some(conversation) => Selected {
                     log: 0,
@@ -130,7 +130,7 @@ fn select(open: &OpenSession, question: &OpenQuestion) -> Result<Selected> {
             },
             None => resumed(),
         },
-        Part::Through(message) => {
+        ConversationRef::Through(message) => {
             let spot = session.find_records(message)?.into_iter().next();
             // A note is in a log of its own.
             let spot = spot.filter(|spot| spot.log < session.logs.len());
@@ -145,7 +145,7 @@ fn select(open: &OpenSession, question: &OpenQuestion) -> Result<Selected> {
             });
             through.unwrap_or_else(resumed)
         }
-        Part::Agent(number) => match session.agents.get(*number) {
+        ConversationRef::Agent(number) => match session.agents.get(*number) {
             Some(agent) => Selected {
                 log: agent.log,
                 entries: session.agent_entries(agent),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use annals::model::{Outline, OutlineKind};
 use annals::service::{OpenSession, Service};
 
-use crate::protocol::{Part, TreeKind, TreeRow};
+use crate::protocol::{ConversationRef, TreeKind, TreeRow};
 
 /// Maximum indentation of branches; deeper ones are drawn at this depth.
 const MAX_DEPTH: usize = 16;
@@ -54,7 +54,7 @@ pub(super) fn rows(service: &Service, open: &OpenSession) -> Vec<TreeRow> {
             },
             messages: agent.messages,
             cost: costs.get(number).and_then(|row| row.cost_usd),
-            part: Part::Agent(number),
+            which: ConversationRef::Agent(number),
             ..TreeRow::default()
         })
     };
@@ -93,7 +93,7 @@ pub(super) fn rows(service: &Service, open: &OpenSession) -> Vec<TreeRow> {
                 messages: info.messages,
                 cost: row.cost.known_cost(),
                 resumes: info.resumes,
-                part: Part::Branch(number),
+                which: ConversationRef::Branch(number),
                 message: Some(info.leaf.clone()),
             });
         }
@@ -113,7 +113,7 @@ pub(super) fn rows(service: &Service, open: &OpenSession) -> Vec<TreeRow> {
     // Sub-agents that no call of the main agent made.
     let mut drawn: Vec<usize> = Vec::new();
     for row in &rows {
-        if let Part::Agent(number) = row.part {
+        if let ConversationRef::Agent(number) = row.which {
             drawn.push(number);
         }
     }
@@ -137,7 +137,9 @@ fn mark(outline: &Outline, prefix: String) -> TreeRow {
         kind,
         time: outline.time,
         text: text.replace(['\n', '\r'], " "),
-        part: id.clone().map_or(Part::Resumed, Part::Through),
+        which: id
+            .clone()
+            .map_or(ConversationRef::Resumed, ConversationRef::Through),
         message: id,
         ..TreeRow::default()
     }
