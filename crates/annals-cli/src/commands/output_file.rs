@@ -38,10 +38,10 @@ pub(super) fn refuse_roots(path: &Path, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Refuses existing files unless `force` is set.
+/// Refuses existing files unless `force` is set. A device or a pipe, which holds nothing, is not refused.
 pub(super) fn refuse_existing(paths: &[PathBuf], force: bool) -> Result<()> {
     for path in paths {
-        if !force && jsonl::exists(path)? {
+        if !force && jsonl::exists(path)? && !is_stream(path) {
             bail!(
                 "{} exists already; add --force to overwrite it",
                 path.display()
@@ -51,27 +51,26 @@ pub(super) fn refuse_existing(paths: &[PathBuf], force: bool) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file atomically, and returns its size and the result of `write`.
+/// Returns whether a path leads to something that is neither a file nor a directory, such as
+/// `/dev/null` or the `/dev/fd/63` of a shell.
+fn is_stream(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+/// Writes a file, and returns its size and the result of `write`. A new file appears with its
+/// content, and a file is replaced atomically; a device, a pipe or a symbolic link is written in place.
 pub(super) fn write_file<T: Default>(
     path: &Path,
     force: bool,
     write: impl FnOnce(&mut dyn Write) -> annals::Result<T>,
 ) -> Result<(u64, T)> {
     refuse_existing(std::slice::from_ref(&path.to_owned()), force)?;
-    // An existing file is replaced by renaming a temporary file in the same directory.
     let over = jsonl::exists(path)?;
     let name = path.file_name().context("the file needs a name")?;
-    let target = match over {
-        true => path.with_file_name(format!(
-            ".{}.{}",
-            name.to_string_lossy(),
-            uuid::Uuid::new_v4().simple()
-        )),
-        false => path.to_owned(),
-    };
     let mut result = T::default();
     let mut bytes = 0;
-    jsonl::create_with(&target, |put| {
+    let fill = |put: &mut dyn FnMut(&[u8]) -> annals::Result<()>| {
         let mut file = ChunkWriter {
             write_chunk: put,
             bytes: 0,
@@ -84,7 +83,27 @@ pub(super) fn write_file<T: Default>(
             Some(error) => Err(error),
             None => written.map(|found| result = found),
         }
-    })?;
+    };
+    if over && !std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file()) {
+        let failed = |error| annals::Error::io("write", path, error);
+        let file = std::fs::File::options()
+            .write(true)
+            .truncate(true)
+            .open(path);
+        let mut file = file.map_err(failed)?;
+        fill(&mut |chunk| file.write_all(chunk).map_err(failed))?;
+        return Ok((bytes, result));
+    }
+    // An existing file is replaced by renaming a temporary file in the same directory.
+    let target = match over {
+        true => path.with_file_name(format!(
+            ".{}.{}",
+            name.to_string_lossy(),
+            uuid::Uuid::new_v4().simple()
+        )),
+        false => path.to_owned(),
+    };
+    jsonl::create_with(&target, fill)?;
     if over && let Err(error) = std::fs::rename(&target, path) {
         _ = std::fs::remove_file(&target);
         return Err(annals::Error::io("replace", path, error).into());

@@ -149,6 +149,40 @@ fn export_writes_whole_files_and_never_overwrites() {
 }
 
 #[test]
+fn export_to_a_pipe_or_a_link_leaves_it_in_place() {
+    let stage = Stage::with_fixture("2.1.325-s04-agent");
+    // Outside of the stage, which opens its files.
+    let dir = tempfile::tempdir().unwrap();
+    let work = dir.path();
+    let pipe = work.join("pipe.md");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read_to_string(pipe).unwrap()
+    });
+    // A pipe holds nothing that could be overwritten.
+    stage
+        .annals(&["export", "3dfa", "-o", &pipe.display().to_string()])
+        .fine();
+    let text = reader.join().unwrap();
+    assert!(text.starts_with("# "), "{text}");
+    let kind = fs::symlink_metadata(&pipe).unwrap().file_type();
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&kind));
+
+    fs::write(work.join("target.md"), "old text ".repeat(100_000)).unwrap();
+    std::os::unix::fs::symlink("target.md", work.join("link.md")).unwrap();
+    let link = work.join("link.md");
+    let name = link.display().to_string();
+    stage.refused(&["export", "3dfa", "-o", &name], "");
+    stage
+        .annals(&["export", "3dfa", "-o", &name, "--force"])
+        .fine();
+    assert!(link.is_symlink());
+    assert_eq!(fs::read_to_string(work.join("target.md")).unwrap(), text);
+}
+
+#[test]
 fn export_project_to_one_file_or_a_directory() {
     let stage = Stage::with_fixture("2.1.325-s01-multiturn");
     let rows = stage.annals(&["sessions", "--json"]).json();
