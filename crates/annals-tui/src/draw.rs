@@ -126,7 +126,11 @@ fn preview(state: &State, frame: &mut Frame<'_>, areas: &Areas) {
         frame.render_widget(Line::from(styled(DIM, "┬")), at);
     }
     if let Some(reader) = &state.list.preview {
-        let line = spread(reader.title(), reader.facts(), usize::from(title.width));
+        let mut facts = reader.facts();
+        if reader.conversation.is_whole {
+            facts.push(styled(DIM, &format!("  {}", reader.place())));
+        }
+        let line = spread(reader.title(), facts, usize::from(title.width));
         frame.render_widget(line, title);
         reader.draw(frame, area, false);
     }

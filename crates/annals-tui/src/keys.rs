@@ -76,6 +76,7 @@ pub(crate) enum Action {
     Export,
     Pager,
     Regroup,
+    Diff,
     NextVersion,
     PreviousVersion,
     Restore,
@@ -385,6 +386,7 @@ pub(crate) const KEYS: &[Binding] = &[
         "files that the session changed",
         "files",
     ),
+    key(C::Tree, &["d"], A::Diff, "the change of a file", ""),
     key(C::Tree, &["Y", "ctrl-y"], A::CopyId, "copy the id", ""),
     //
     key(

@@ -8,6 +8,7 @@ use annals::model::{Entry, Money, Severity};
 use annals::resume::Resume;
 use annals::search::Hit;
 use annals::service::SessionRow;
+use annals::store::SavedFile;
 use crossterm::event::{KeyEvent, MouseEvent};
 use jiff::Timestamp;
 
@@ -382,6 +383,9 @@ pub(crate) struct TreeRow {
     pub(crate) which: ConversationRef,
     /// Its message.
     pub(crate) message: Option<String>,
+    /// The file of a changed file, and the index of the version that the change made, or of the
+    /// saved one if no later version is known.
+    pub(crate) file: Option<(FileRow, usize)>,
 }
 
 /// Kind of a row of a tree.
@@ -391,6 +395,8 @@ pub(crate) enum TreeKind {
     Prompt,
     Compaction,
     Agent,
+    /// A file that changed after the message above.
+    File,
     /// The end of a branch.
     Leaf,
 }
@@ -409,6 +415,21 @@ pub(crate) struct VersionRow {
     pub(crate) time: Option<Timestamp>,
     pub(crate) state: &'static str,
     pub(crate) bytes: Option<u64>,
+}
+
+impl From<&SavedFile> for FileRow {
+    fn from(file: &SavedFile) -> Self {
+        let versions = file.versions.iter().map(|version| VersionRow {
+            version: version.version,
+            time: version.time,
+            state: version.state(),
+            bytes: version.bytes,
+        });
+        FileRow {
+            path: file.path.clone(),
+            versions: versions.collect(),
+        }
+    }
 }
 
 /// A cost report.

@@ -8,7 +8,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crate::command_line;
 use crate::draw::Areas;
 use crate::keys::{self, Action, Context};
-use crate::protocol::{ConversationRef, Effect, Event, Followed, SessionName};
+use crate::protocol::{ConversationRef, Effect, Event, Followed, SessionName, TreeRow};
 use crate::reader::entry_text;
 use crate::screens::{
     CheckScreen, CostScreen, Dialog, DiffScreen, FilesScreen, Help, Input, LiveScreen, Purpose,
@@ -254,6 +254,18 @@ fn act(state: &mut State, context: Context, action: Action) -> Vec<Effect> {
             let session = tree.session.clone();
             let row = tree.selected().cloned();
             match (action, row) {
+                (
+                    Action::Enter | Action::Diff,
+                    Some(TreeRow {
+                        file: Some((file, version)),
+                        ..
+                    }),
+                ) => {
+                    let diff = DiffScreen::at(session, file, version);
+                    let effect = diff.question();
+                    state.screens.push(Screen::Diff(diff));
+                    effect.into_iter().collect()
+                }
                 (Action::Enter, Some(row)) => {
                     let at = row
                         .message

@@ -25,10 +25,16 @@ pub(crate) struct DiffScreen {
 impl DiffScreen {
     /// Creates the diff of the last change.
     pub(crate) fn last(session: SessionName, file: FileRow) -> Self {
+        let last = file.versions.len().saturating_sub(1);
+        DiffScreen::at(session, file, last)
+    }
+
+    /// Creates the diff of a version, given by index, and the one before it.
+    pub(crate) fn at(session: SessionName, file: FileRow, version: usize) -> Self {
         DiffScreen {
-            version: file.versions.len().saturating_sub(1),
             session,
             file: Some(file),
+            version,
             ..DiffScreen::default()
         }
     }

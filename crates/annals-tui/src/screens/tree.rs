@@ -1,6 +1,6 @@
 //! The tree of a session: prompts, branches, sub-agents, compactions.
 
-use annals_render::style::{DIM, SUCCESS, SYSTEM, TIME, TITLE, TOOL, USER};
+use annals_render::style::{DIM, PATH, SUCCESS, SYSTEM, TIME, TITLE, TOOL, USER};
 use annals_render::time::Clock;
 use annals_render::{money, size};
 use ratatui::Frame;
@@ -63,6 +63,7 @@ fn line(row: &TreeRow, width: usize, is_selected: bool, clock: &Clock) -> Line<'
         TreeKind::Prompt => ("● ", USER),
         TreeKind::Compaction => ("◆ ", SYSTEM),
         TreeKind::Agent => ("⚙ ", TOOL),
+        TreeKind::File => ("✎ ", PATH),
         TreeKind::Leaf => ("· ", DIM),
     };
     left.push(styled(style, mark));

@@ -133,6 +133,14 @@ fn tree() {
     assert_screen!("tree_of_agents", &home(), |driver| {
         driver.type_text("s04-agent").press("ctrl-t");
     });
+    let home = Home::new(&["file-history"]);
+    assert_screen!("tree_of_files", &home, |driver| {
+        driver.press("ctrl-t");
+    });
+    // Each row of a file leads to the change that its message made.
+    assert_screen!("tree_of_files_diff", &home, |driver| {
+        driver.press("ctrl-t g j j d");
+    });
 }
 
 #[test]

@@ -19,7 +19,7 @@ use super::sessions::Sessions;
 use super::{Answers, Context, guarded, tree};
 use crate::protocol::{
     Answer, CheckRow, CheckSummary, CostLine, CostQuestion, CostSummary, Effect, FileRow,
-    OpenQuestion, Replaced, SessionName, VersionRow,
+    OpenQuestion, Replaced, SessionName,
 };
 
 /// Maximum number of rows of a cost report.
@@ -140,19 +140,9 @@ impl Worker {
             }
             Effect::Files(session) => {
                 let opened = self.sessions.open(service, &session, false)?;
-                let files = opened.open.files()?.into_iter().map(|file| FileRow {
-                    path: file.path,
-                    versions: (file.versions.iter())
-                        .map(|version| VersionRow {
-                            version: version.version,
-                            time: version.time,
-                            state: version.state(),
-                            bytes: version.bytes,
-                        })
-                        .collect(),
-                });
+                let files = opened.open.files()?;
                 Answer::Files {
-                    files: files.collect(),
+                    files: files.iter().map(FileRow::from).collect(),
                     session,
                 }
             }

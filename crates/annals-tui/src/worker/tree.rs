@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use annals::model::{Outline, OutlineKind};
 use annals::service::{OpenSession, Service};
+use annals::store::SavedFile;
 
-use crate::protocol::{ConversationRef, TreeKind, TreeRow};
+use crate::protocol::{ConversationRef, FileRow, TreeKind, TreeRow};
 
 /// Maximum indentation of branches; deeper ones are drawn at this depth.
 const MAX_DEPTH: usize = 16;
@@ -58,6 +59,18 @@ pub(super) fn rows(service: &Service, open: &OpenSession) -> Vec<TreeRow> {
             ..TreeRow::default()
         })
     };
+    let (files, failed) = match open.files() {
+        Ok(files) => (files, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let mut changed: HashMap<&str, Vec<TreeRow>> = HashMap::new();
+    for file in &files {
+        for (at, version) in file.versions.iter().enumerate() {
+            if let Some(message) = version.message.as_deref() {
+                changed.entry(message).or_default().push(file_row(file, at));
+            }
+        }
+    }
     let mut rows = Vec::new();
     while let Some((at, prefix, first_prefix)) = pending.pop() {
         let Some(segment) = segments.get(at) else {
@@ -74,6 +87,17 @@ pub(super) fn rows(service: &Service, open: &OpenSession) -> Vec<TreeRow> {
             }
             for number in called.get(&(0, entry)).into_iter().flatten() {
                 rows.extend(agent_row(*number, format!("{prefix}  ")));
+            }
+            let id = outline.id().map(|id| id.to_string());
+            for row in id
+                .and_then(|id| changed.remove(id.as_str()))
+                .into_iter()
+                .flatten()
+            {
+                rows.push(TreeRow {
+                    prefix: format!("{prefix}  "),
+                    ..row
+                });
             }
         }
         let end = segment
@@ -95,6 +119,7 @@ pub(super) fn rows(service: &Service, open: &OpenSession) -> Vec<TreeRow> {
                 resumes: info.resumes,
                 which: ConversationRef::Branch(number),
                 message: Some(info.leaf.clone()),
+                file: None,
             });
         }
         let below = children.get(at).map(Vec::as_slice).unwrap_or_default();
@@ -122,7 +147,30 @@ pub(super) fn rows(service: &Service, open: &OpenSession) -> Vec<TreeRow> {
             rows.extend(agent_row(number, String::new()));
         }
     }
+    rows.extend(failed.map(|error| TreeRow {
+        kind: TreeKind::File,
+        text: error.to_string(),
+        ..TreeRow::default()
+    }));
     rows
+}
+
+/// The row of a file of which a version was saved before a message changed it.
+fn file_row(file: &SavedFile, saved: usize) -> TreeRow {
+    let number = |at: usize| file.versions.get(at).map_or(0, |version| version.version);
+    let (new, versions) = match saved + 1 < file.versions.len() {
+        true => (
+            saved + 1,
+            format!("v{} → v{}", number(saved), number(saved + 1)),
+        ),
+        false => (saved, format!("v{} saved", number(saved))),
+    };
+    TreeRow {
+        kind: TreeKind::File,
+        text: format!("{}  {versions}", file.path),
+        file: Some((FileRow::from(file), new)),
+        ..TreeRow::default()
+    }
 }
 
 /// The row of a prompt or a compaction.
