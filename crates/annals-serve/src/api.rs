@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use annals::model::SessionId;
 use annals::service::{CostRequest, MessagesRequest, OpenSession, SearchRequest};
 use annals::store::MessageFilter;
-use annals::view::{FileVersionJson, PageRequest, TodosJson, TrashRow};
+use annals::view::{ArchiveList, FileVersionJson, PageRequest, TodosJson, TrashRow};
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::header;
@@ -32,6 +32,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/api/v1/search", get(search))
         .route("/api/v1/cost", get(cost))
         .route("/api/v1/check", get(check))
+        .route("/api/v1/archive", get(archive))
         .route("/api/v1/trash", get(trash))
         .route("/api/v1/s/{root}/{id}", get(session))
         .route("/api/v1/s/{root}/{id}/messages", get(messages))
@@ -146,6 +147,13 @@ async fn cost(State(app): State<Arc<App>>, given: Parameters) -> Result<Response
 
 async fn check(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     answer(app, |app, _| Ok(app.service.check(None)?)).await
+}
+
+async fn archive(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    answer(app, |app, _| {
+        Ok(ArchiveList::new(app.service.store(), None)?)
+    })
+    .await
 }
 
 async fn trash(State(app): State<Arc<App>>) -> Result<Response, Problem> {

@@ -32,6 +32,7 @@ pub(super) fn all_paths(session: &str) -> Vec<String> {
         "/api/v1/search?q=the",
         "/api/v1/cost?by=model",
         "/api/v1/check",
+        "/api/v1/archive",
         "/api/v1/trash",
     ]
     .map(str::to_owned)

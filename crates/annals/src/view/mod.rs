@@ -2,6 +2,8 @@
 //!
 //! Every surface shows the same rows: the program's `--json` and whatever embeds the library.
 
+#[cfg(feature = "archive")]
+mod archived;
 mod check;
 mod cost;
 mod cost_labels;
@@ -19,6 +21,8 @@ mod short_ids;
 mod todos;
 mod trashed;
 
+#[cfg(feature = "archive")]
+pub use archived::{ArchiveList, ArchivedRow};
 pub use check::{CheckJson, FileReportJson};
 pub use cost::{BudgetJson, CostDetails, CostJson};
 pub use cost_labels::{CostLabel, CostLabels, accounts_of_rows, accounts_with_agents};
