@@ -44,7 +44,8 @@ struct Report {
     system: system::System,
     programs: Vec<Program>,
     state: State,
-    timer: Option<String>,
+    /// What runs `annals keep`; `null` if nothing was found.
+    timer: Option<&'static str>,
     terminal: system::Terminal,
     settings: Settings,
     advice: Vec<Advice>,
@@ -123,15 +124,15 @@ fn report(
 ) -> Report {
     let places = system::Places::new(&environment(), args.paths);
     let state = state(context, &places);
-    let timer = system::find_timer(&environment());
+    let timer = system::Timer::find(&environment());
     let settings = settings(context, &places);
-    let advice = advice(context, sessions, &state, timer.as_deref());
+    let advice = advice(context, sessions, &state, timer);
     Report {
         annals: env!("CARGO_PKG_VERSION"),
         system: system::System::new(),
         programs: programs(context, inventory, sessions, &places),
         state,
-        timer,
+        timer: timer.map(system::Timer::name),
         terminal: system::Terminal::new(&environment(), &context.out),
         settings,
         advice,
@@ -265,7 +266,7 @@ fn advice(
     context: &Context,
     sessions: &[SessionInfo],
     state: &State,
-    timer: Option<&str>,
+    timer: Option<system::Timer>,
 ) -> Vec<Advice> {
     let mut advice = Vec::new();
     let mut add = |text: String, command| advice.push(Advice { text, command });
@@ -287,9 +288,20 @@ fn advice(
         let text = "the state directory cannot be written: nothing is indexed, archived or undone";
         add(text.to_owned(), "export ANNALS_STATE_DIR=DIR");
     }
-    if timer.is_none() && sessions.iter().any(|session| session.expires.is_some()) {
-        let text = "no timer archives sessions before their program deletes them";
-        add(text.to_owned(), "annals keep --help");
+    if sessions.iter().any(|session| session.expires.is_some()) {
+        let enable = "systemctl --user enable --now annals-keep.timer";
+        match timer {
+            Some(system::Timer::Systemd | system::Timer::Launchd) => {}
+            Some(system::Timer::DisabledSystemd) => add(
+                "the timer that archives sessions before their program deletes them is not enabled"
+                    .to_owned(),
+                enable,
+            ),
+            None => add(
+                "no timer archives sessions before their program deletes them".to_owned(),
+                "annals keep --help",
+            ),
+        }
     }
     advice
 }
@@ -334,7 +346,7 @@ fn print(context: &mut Context, report: &Report) -> Result<()> {
         ("index", index),
         ("archive", archive),
         ("undo", undo),
-        ("timer", report.timer.clone().unwrap_or("none found".into())),
+        ("timer", report.timer.unwrap_or("none found").to_owned()),
         (
             "settings",
             format!(

@@ -84,3 +84,22 @@ fn empty_home_has_nothing_to_do() {
     );
     assert!(report.contains("Nothing to do."), "{report}");
 }
+
+#[test]
+fn timer_is_reported_with_what_enables_it() {
+    let stage = Stage::with_fixture("2.1.325-s03-todos");
+    let units = stage
+        .root
+        .with_file_name("home")
+        .join(".config/systemd/user");
+    let report = || stage.annals(&["doctor", "--json"]).json();
+    std::fs::create_dir_all(units.join("timers.target.wants")).unwrap();
+    std::fs::write(units.join("annals-keep.timer"), "").unwrap();
+    assert_eq!(report()["timer"], "systemd user timer, not enabled");
+    let advice = report()["advice"].to_string();
+    assert!(advice.contains("systemctl --user enable"), "{advice}");
+    std::fs::write(units.join("timers.target.wants/annals-keep.timer"), "").unwrap();
+    assert_eq!(report()["timer"], "systemd user timer");
+    let advice = report()["advice"].to_string();
+    assert!(!advice.contains("timer"), "{advice}");
+}

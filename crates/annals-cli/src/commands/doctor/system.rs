@@ -176,21 +176,54 @@ pub(super) fn is_installed(program: &str) -> bool {
     })
 }
 
-/// Finds the timer that runs `annals keep`: a unit of systemd or an agent of launchd.
-pub(super) fn find_timer(env: &Env) -> Option<String> {
-    let home = env.home.as_deref()?;
-    let units = home.join(".config/systemd/user");
-    let agents = home.join("Library/LaunchAgents");
-    let has = |dir: &Path, extension: &str| {
-        let names = std::fs::read_dir(dir)
-            .ok()?
-            .flatten()
-            .map(|it| it.file_name());
-        names
-            .filter(|name| Path::new(name).extension() == Some(OsStr::new(extension)))
-            .find(|name| name.to_string_lossy().contains("annals"))
-    };
-    let timer = has(&units, "timer").map(|_| "systemd user timer");
-    let timer = timer.or_else(|| has(&agents, "plist").map(|_| "launchd agent"));
-    timer.map(str::to_owned)
+/// What runs `annals keep`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Timer {
+    Systemd,
+    /// A unit that nobody has enabled, such as that of the Debian package.
+    DisabledSystemd,
+    Launchd,
+}
+
+impl Timer {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Timer::Systemd => "systemd user timer",
+            Timer::DisabledSystemd => "systemd user timer, not enabled",
+            Timer::Launchd => "launchd agent",
+        }
+    }
+
+    /// Finds a unit of systemd or an agent of launchd.
+    pub(super) fn find(env: &Env) -> Option<Self> {
+        let home = env.home.as_deref()?;
+        let has = |dir: &Path, extension: &str| {
+            let Ok(files) = std::fs::read_dir(dir) else {
+                return false;
+            };
+            let names = files.flatten().map(|file| file.file_name());
+            names
+                .filter(|name| Path::new(name).extension() == Some(OsStr::new(extension)))
+                .any(|name| name.to_string_lossy().contains("annals"))
+        };
+        let own = home.join(".config/systemd/user");
+        let shared = home.join(".local/share/systemd/user");
+        let system = ["/etc/systemd/user", "/usr/lib/systemd/user"].map(PathBuf::from);
+        // Enabled for this user, or for all users (`systemctl --global enable`).
+        let enabled = [own.as_path(), Path::new("/etc/systemd/user")];
+        let is_enabled = |dir: &Path| has(&dir.join("timers.target.wants"), "timer");
+        if enabled.into_iter().any(is_enabled) {
+            Some(Timer::Systemd)
+        } else if has(&home.join("Library/LaunchAgents"), "plist") {
+            Some(Timer::Launchd)
+        } else if [own, shared]
+            .iter()
+            .chain(&system)
+            .any(|dir| has(dir, "timer"))
+        {
+            Some(Timer::DisabledSystemd)
+        } else {
+            None
+        }
+    }
 }
