@@ -95,8 +95,8 @@ async fn sessions(State(app): State<Arc<App>>, given: Parameters) -> Result<Resp
         let mut request = sessions_request(app, &given)?;
         request.offset = given.number("offset")?.unwrap_or(0);
         request.limit = given.number("limit")?;
-        let found = app.service.sessions(&request)?;
         let inventory = app.service.inventory();
+        let found = app.service.sessions_in(&inventory, &request)?;
         let places = app.places(&inventory);
         let rows = found.rows.iter();
         let address = |row: &annals::service::SessionRow| {

@@ -211,9 +211,12 @@ impl App {
     }
 
     /// Returns the files of a session.
-    pub(crate) fn files(&self, place: &SessionPlace) -> Result<SessionFiles, Problem> {
-        let inventory = self.service.inventory();
-        let mut found = self.sessions_in(&inventory, place.root, &place.id);
+    pub(crate) fn files(
+        &self,
+        inventory: &Inventory,
+        place: &SessionPlace,
+    ) -> Result<SessionFiles, Problem> {
+        let mut found = self.sessions_in(inventory, place.root, &place.id);
         let files = found.nth(place.copy).cloned();
         files.ok_or_else(|| {
             Problem::new(
@@ -226,7 +229,8 @@ impl App {
 
     /// Returns a session as it is now. The last ones are held open, and read only what was appended.
     pub(crate) fn open(&self, place: &SessionPlace) -> Result<HeldSession, Problem> {
-        let files = self.files(place)?;
+        let inventory = self.service.inventory();
+        let files = self.files(&inventory, place)?;
         if let Some(open) = self.held(place) {
             // Only a new list of files shows new ones, such as a first list of todos.
             let has_all = lock(&open).session.files.files().count() == files.files().count();
@@ -234,7 +238,7 @@ impl App {
                 return Ok(open);
             }
         }
-        self.read(place, files)
+        self.read(&inventory, place, files)
     }
 
     /// Like [`open`](Self::open), but new files of a session that is held open are not looked for.
@@ -254,9 +258,13 @@ impl App {
         Some(found.1)
     }
 
-    fn read(&self, place: &SessionPlace, files: SessionFiles) -> Result<HeldSession, Problem> {
-        let inventory = self.service.inventory();
-        let open = Arc::new(Mutex::new(self.service.open_files(&inventory, files)?));
+    fn read(
+        &self,
+        inventory: &Inventory,
+        place: &SessionPlace,
+        files: SessionFiles,
+    ) -> Result<HeldSession, Problem> {
+        let open = Arc::new(Mutex::new(self.service.open_files(inventory, files)?));
         let mut held = lock(&self.held);
         held.retain(|(known, _)| known != place);
         held.push((place.clone(), Arc::clone(&open)));

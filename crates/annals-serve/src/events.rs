@@ -49,7 +49,7 @@ async fn events(
         let session = parameters.get("session");
         let session = match session.split_once('/') {
             Some((root, id)) => {
-                let files = app.files(&SessionPlace::parse(root, id)?)?;
+                let files = app.files(&app.service.inventory(), &SessionPlace::parse(root, id)?)?;
                 Some(files.main_path().display().to_string())
             }
             None if session.is_empty() => None,

@@ -58,7 +58,7 @@ async fn session(
         let action = actions.find(|(name, _)| *name == action);
         let (_, action) = action.ok_or_else(Problem::no_page)?;
         let place = SessionPlace::parse(&root, &id)?;
-        let files = app.files(&place)?;
+        let files = app.files(&app.service.inventory(), &place)?;
         Ok(see(&action(app, &place, &files, &fields)?))
     })
     .await

@@ -48,9 +48,16 @@ pub(super) async fn archive(State(app): State<Arc<App>>) -> Result<Response, Pro
         let (mut sessions, damaged) = archive.sessions()?;
         sessions.retain(|session| !session.sessions.is_empty());
         sessions.sort_by_key(|session| std::cmp::Reverse(session.archived()));
-        let inventory = app.service.inventory();
+        // Nothing is listed for an empty archive.
+        let (inventory, rows) = match sessions.is_empty() {
+            true => Default::default(),
+            false => {
+                let inventory = app.service.inventory();
+                let rows = app.service.sessions_in(&inventory, &SessionsRequest::default())?.rows;
+                (inventory, rows)
+            }
+        };
         let places = app.places(&inventory);
-        let rows = app.service.sessions(&SessionsRequest::default())?.rows;
         let listed = rows.iter().map(|row| ListedSession::new(app, row, places.address(&row.info), &clock));
         let mut known: HashMap<String, ListedSession> = HashMap::new();
         for session in listed {

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use annals::cost::Dimension;
-use annals::service::{CostRequest, SessionRow, SessionsRequest};
+use annals::service::{SessionRow, SessionsRequest};
 use annals_render::size;
 use askama::Template;
 use axum::extract::State;
@@ -55,8 +54,11 @@ const BAR: u64 = 56;
 pub(super) async fn page(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     blocking(&app, |app, _| {
         let clock = app.clock();
-        let all = app.service.sessions(&SessionsRequest::default())?.rows;
         let inventory = app.service.inventory();
+        let all = app
+            .service
+            .sessions_in(&inventory, &SessionsRequest::default())?
+            .rows;
         let places = app.places(&inventory);
         let listed = |rows: Vec<&SessionRow>| -> Vec<ListedSession> {
             let rows = rows.into_iter();
@@ -67,16 +69,10 @@ pub(super) async fn page(State(app): State<Arc<App>>) -> Result<Response, Proble
             let span = SignedDuration::from_hours(days * 24);
             clock.now.checked_sub(span).unwrap_or(Timestamp::MIN)
         };
-        let cost = |days| -> Result<String, Problem> {
-            let request = CostRequest {
-                by: vec![Dimension::Layout],
-                since: Some(days_ago(days)),
-                ..CostRequest::default()
-            };
-            let total = app.service.cost(&request)?.report.total;
-            Ok(Some(cost_text(&total))
-                .filter(|text| !text.is_empty())
-                .unwrap_or_else(|| "$0.00".to_owned()))
+        let totals = app.service.totals_since(&[days_ago(7), days_ago(30)]);
+        let cost = |at: usize| match totals.get(at).map(cost_text) {
+            Some(text) if !text.is_empty() => text,
+            _ => "$0.00".to_owned(),
         };
         let soon = clock
             .now
@@ -119,8 +115,8 @@ pub(super) async fn page(State(app): State<Arc<App>>) -> Result<Response, Proble
                 .map(|day| day.name.clone())
                 .unwrap_or_default(),
             activity,
-            week: cost(7)?,
-            month: cost(30)?,
+            week: cost(0),
+            month: cost(1),
             expiring: listed(all.iter().filter(expires_soon).take(RECENT).collect()),
             damaged: listed(
                 all.iter()

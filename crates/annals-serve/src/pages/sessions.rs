@@ -105,13 +105,13 @@ pub(super) async fn page(
         if sort.is_empty() {
             (request.offset, request.limit) = (offset, Some(WINDOW));
         }
-        let mut found = app.service.sessions(&request)?;
+        let inventory = app.service.inventory();
+        let mut found = app.service.sessions_in(&inventory, &request)?;
         if !sort.is_empty() {
             sort_rows(&mut found.rows, sort);
             found.rows.drain(..offset.min(found.total));
             found.rows.truncate(WINDOW);
         }
-        let inventory = app.service.inventory();
         let places = app.places(&inventory);
         let rows = found.rows.iter();
         let rows = rows.map(|row| ListedSession::new(app, row, places.address(&row.info), &clock));

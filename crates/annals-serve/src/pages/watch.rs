@@ -64,21 +64,21 @@ pub(super) async fn page(
     blocking(&app, move |app, _| {
         let project = given.given("project");
         let place = given.get("session").to_owned();
+        let inventory = app.service.inventory();
         let session = match place.split_once('/') {
             Some((root, id)) => {
-                let files = app.files(&SessionPlace::parse(root, id)?)?;
+                let files = app.files(&inventory, &SessionPlace::parse(root, id)?)?;
                 Some(files.main_path().display().to_string())
             }
             None => None,
         };
         let clock = app.clock();
-        let inventory = app.service.inventory();
         let places = app.places(&inventory);
         let newest = SessionsRequest {
             limit: Some(TITLES),
             ..SessionsRequest::default()
         };
-        let rows = app.service.sessions(&newest)?.rows;
+        let rows = app.service.sessions_in(&inventory, &newest)?.rows;
         let listed = rows
             .iter()
             .map(|row| ListedSession::new(app, row, places.address(&row.info), &clock));

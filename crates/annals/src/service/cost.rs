@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::Service;
 use crate::cost::{
-    Account, BranchName, Charge, CostReport, Dimension, Ledger, ReportOptions, Sort,
+    Account, BranchName, Charge, CostReport, Dimension, Ledger, ReportOptions, Sort, Tally,
 };
 use crate::error::Result;
 use crate::store::{BranchAttribution, project_spellings};
@@ -84,11 +84,7 @@ impl Serialize for CostAnswer {
 impl Service {
     /// Reports token usage and cost. Each response counts once, for the session that had it first.
     pub fn cost(&self, request: &CostRequest) -> Result<CostAnswer> {
-        let (ledger, errors) = self.store.costs().ledger(&|_, _| ());
-        for error in errors {
-            self.store.failures().report(error);
-        }
-        self.report_index_warnings();
+        let ledger = self.ledger();
         let accounts = self.wanted_accounts(request, &ledger)?;
         let keep = |charge: &Charge| {
             let model = charge.source.model.as_deref();
@@ -142,6 +138,27 @@ impl Service {
             until: request.until,
             now: self.now(),
         })
+    }
+
+    /// Returns the usage and cost of everything since each of several times.
+    pub fn totals_since(&self, times: &[Timestamp]) -> Vec<Tally> {
+        let ledger = self.ledger();
+        let price = |charge: &Charge| self.pricing.price(charge);
+        let total = |since: &Timestamp| {
+            let mut options = ReportOptions::new(self.zone.clone(), &price);
+            options.since = Some(*since);
+            CostReport::new(&ledger, &[Dimension::Layout], &options).total
+        };
+        times.iter().map(total).collect()
+    }
+
+    fn ledger(&self) -> Ledger {
+        let (ledger, errors) = self.store.costs().ledger(&|_, _| ());
+        for error in errors {
+            self.store.failures().report(error);
+        }
+        self.report_index_warnings();
+        ledger
     }
 
     /// Returns which accounts are included; an empty list means all.

@@ -141,11 +141,19 @@ impl Serialize for CheckAnswer {
 impl Service {
     /// Lists sessions, newest first.
     pub fn sessions(&self, request: &SessionsRequest) -> Result<Listed<SessionRow>> {
+        self.sessions_in(&self.inventory(), request)
+    }
+
+    /// Like [`Self::sessions`], with an inventory of all sessions.
+    pub fn sessions_in(
+        &self,
+        inventory: &Inventory,
+        request: &SessionsRequest,
+    ) -> Result<Listed<SessionRow>> {
         let newest = request.newest();
-        let inventory = self.inventory();
         let all = match request.query.state.as_deref() {
             Some("deleted") => self.store.trash().sessions()?,
-            _ => self.session_infos(&inventory, newest),
+            _ => self.session_infos(inventory, newest),
         };
         let project = request.project.as_deref();
         let query = SessionQuery {
