@@ -89,7 +89,9 @@ pub(crate) fn clean(service: &Service, it: &Clean) -> Result<Reply> {
         zone: service.zone().clone(),
     };
     let pins = store.retention().pins()?;
-    let infos = listed.map(|row| row.info).collect();
+    let infos = listed
+        .map(|row| std::sync::Arc::unwrap_or_clone(row.info))
+        .collect();
     let plan = CleanupPlan::new(&inventory, infos, &policy, &pins, &now, &|_| true);
     let mut cleaned = Vec::new();
     for group in &plan.groups {

@@ -549,6 +549,9 @@ fn forks_before(open: &OpenSession, branch: &Branch) -> HashMap<usize, Vec<ForkP
     for point in open.fork_points(&branch.path) {
         points.entry(point.after).or_default().push(point);
     }
+    if points.is_empty() {
+        return HashMap::new();
+    }
     let shown: HashSet<usize> = branch.shown.iter().copied().collect();
     let mut before = HashMap::new();
     let mut waiting = points.remove(&None).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Lists of sessions, projects and conversations, and checks.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -55,7 +56,7 @@ pub struct SessionsRequest {
 #[non_exhaustive]
 pub struct SessionRow {
     /// The session.
-    pub info: SessionInfo,
+    pub info: Arc<SessionInfo>,
     /// Cost of its responses.
     pub cost: Tally,
     /// Whether it is pinned.
@@ -69,7 +70,16 @@ impl SessionRow {
             cost: service.pricing.tally(&info.charges),
             pinned: pins.contains_session(&info),
             now: service.now(),
-            info,
+            info: Arc::new(info),
+        }
+    }
+
+    /// Returns the row as it is now: pins and the clock do not belong to the session.
+    pub(super) fn refreshed(&self, service: &Service, pins: &Pins) -> Self {
+        SessionRow {
+            pinned: pins.contains_session(&self.info),
+            now: service.now(),
+            ..self.clone()
         }
     }
 }

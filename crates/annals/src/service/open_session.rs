@@ -1,7 +1,7 @@
 //! A session that is held open: pages of its messages, and what was appended since.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -67,6 +67,9 @@ pub struct OpenSession {
     pricing: Arc<Pricing>,
     /// Whether only the end of the log was read.
     tail: Option<usize>,
+    /// Derived from all records, and the same until the session grows.
+    row: OnceLock<SessionRow>,
+    conversations: OnceLock<Vec<ConversationRow>>,
 }
 
 impl Service {
@@ -85,6 +88,8 @@ impl Service {
             session,
             pricing: Arc::clone(&self.pricing),
             tail: None,
+            row: OnceLock::new(),
+            conversations: OnceLock::new(),
         })
     }
 
@@ -94,17 +99,22 @@ impl Service {
             session: self.store.tail(id, messages)?,
             pricing: Arc::clone(&self.pricing),
             tail: Some(messages),
+            row: OnceLock::new(),
+            conversations: OnceLock::new(),
         })
     }
 
     /// Returns the row of an open session.
     pub fn session_row(&self, open: &OpenSession) -> SessionRow {
-        SessionRow::new(open.session.info(None), self, &self.pins())
+        let pins = self.pins();
+        let read = || SessionRow::new(open.session.info(None), self, &pins);
+        open.row.get_or_init(read).refreshed(self, &pins)
     }
 
     /// Returns the conversations of an open session.
     pub fn conversations_of(&self, open: &OpenSession) -> Vec<ConversationRow> {
-        self.conversation_rows(&open.session)
+        let read = || self.conversation_rows(&open.session);
+        open.conversations.get_or_init(read).clone()
     }
 }
 
@@ -231,6 +241,7 @@ impl OpenSession {
         if is_unchanged(&self.session.files, &files) {
             return Ok(false);
         }
+        (self.row, self.conversations) = Default::default();
         self.session = match self.tail {
             Some(messages) => Session::read_tail(files, messages)?,
             None => {

@@ -7,7 +7,8 @@ use annals::jsonl::Durability;
 use annals::model::{Block, Draft};
 use annals::search::Order;
 use annals::service::{
-    CostRequest, FollowRequest, MessagesRequest, SearchRequest, Service, SessionsRequest,
+    CostRequest, FollowRequest, MessagesRequest, OpenSession, SearchRequest, Service,
+    SessionsRequest,
 };
 use annals::store::{MessageFilter, Root, Store, WriteOptions};
 use annals::view::PageRequest;
@@ -95,11 +96,20 @@ fn an_open_session_pages_and_grows() {
     };
     assert_eq!(open.messages(&asked).unwrap().entries.len(), 3);
     assert!(!open.grow(&service).unwrap());
+    let counts = |open: &OpenSession| {
+        let conversations = service.conversations_of(open);
+        (
+            service.session_row(open).info.messages,
+            conversations[0].info.messages,
+        )
+    };
+    assert_eq!(counts(&open), (6, 6));
     let writer = service.resume(&id, WriteOptions::default()).unwrap();
     let written = writer.append(Draft::user("question 4")).unwrap();
     assert!(open.grow(&service).unwrap());
     let all = open.messages(&MessagesRequest::default()).unwrap();
     assert_eq!(texts(&all.entries).len(), 7);
+    assert_eq!(counts(&open), (7, 7));
     let last = written.id.unwrap();
     assert_eq!(open.ancestry(last.as_str()).unwrap().len(), 7);
     let raw = open.raw(last.as_str()).unwrap();
