@@ -16,6 +16,18 @@ use annals_layouts::model::{Artifact, ArtifactKind};
 
 use crate::read_failures::ReadFailures;
 
+/// Number of bytes in which a first record says what it is.
+const FIRST_RECORD: u64 = 4096;
+
+/// What a directory has of a layout.
+#[derive(PartialEq, Eq)]
+enum Found {
+    Log,
+    /// A file at the path of a log that does not begin like one.
+    Namesake,
+    Nothing,
+}
+
 /// A directory that holds one layout's tree, or an export file.
 #[derive(Clone)]
 pub struct Root {
@@ -148,7 +160,7 @@ impl Root {
         // Readers of the root report its read failures.
         let is_inner = is_root_of(self.layout, &inner)?
             && !is_root_of(self.layout, &self.path).unwrap_or(true)
-            && !self.holds_logs().unwrap_or(true);
+            && self.holds_logs().is_ok_and(|found| found == Found::Nothing);
         Ok(match is_inner {
             true => Root {
                 path: inner,
@@ -170,14 +182,18 @@ impl Root {
             let path = path.to_owned();
             move |layout: &&'static dyn Layout| Root::with_layout(*layout, path.clone())
         };
-        let mut logs: Vec<Root> = Vec::new();
+        let (mut logs, mut namesakes) = (Vec::new(), Vec::new());
         let mut failed = None;
         for root in LAYOUTS.iter().map(at(path)) {
             match root.holds_logs() {
-                Ok(true) => logs.push(root),
-                Ok(false) => {}
+                Ok(Found::Log) => logs.push(root),
+                Ok(Found::Namesake) => namesakes.push(root),
+                Ok(Found::Nothing) => {}
                 Err(error) => failed = Some(error),
             }
+        }
+        if logs.is_empty() {
+            logs = namesakes;
         }
         if !logs.is_empty() {
             return Ok(logs);
@@ -233,16 +249,17 @@ impl Root {
 
     /// Returns whether the directory contains a log of the layout. Checks a limited number of
     /// files. Fails if it finds none and some could not be read.
-    fn holds_logs(&self) -> Result<bool> {
+    fn holds_logs(&self) -> Result<Found> {
         const LOOKED_AT: usize = 5_000;
         let failures = ReadFailures::default();
         let mut left = LOOKED_AT;
+        let mut found = Found::Nothing;
         let mut pending = vec![PathBuf::new()];
         while let Some(within) = pending.pop() {
             for entry in failures.read_dir(&self.path.join(&within)) {
                 left = left.saturating_sub(1);
                 if left == 0 {
-                    return Ok(false);
+                    return Ok(found);
                 }
                 let within = within.join(entry.file_name());
                 // Links are not followed.
@@ -255,11 +272,17 @@ impl Root {
                     && let Some(artifact) = self.layout.classify(&within)
                     && artifact.kind.is_conversation()
                 {
-                    return Ok(true);
+                    if has_first_record(self.layout, &entry.path()) != Some(false) {
+                        return Ok(Found::Log);
+                    }
+                    found = Found::Namesake;
                 }
             }
         }
-        failures.take().into_iter().next().map_or(Ok(false), Err)
+        match failures.take().into_iter().next() {
+            Some(error) if found == Found::Nothing => Err(error),
+            _ => Ok(found),
+        }
     }
 
     /// Returns the path of an artifact. Fails if that path does not classify as the same artifact.
@@ -470,6 +493,16 @@ pub(crate) fn is_plain_log(path: &Path) -> bool {
 }
 
 /// Returns whether a directory looks like a root of the layout; `false` if it does not exist.
+/// Returns whether the first record of a log is one of the layout; `None` if every log is one of it.
+fn has_first_record(layout: &dyn Layout, log: &Path) -> Option<bool> {
+    let text = layout.spec().first_record?;
+    let mut start = Vec::new();
+    let read =
+        std::fs::File::open(log).and_then(|file| file.take(FIRST_RECORD).read_to_end(&mut start));
+    // Readers of the root report what cannot be read.
+    Some(read.is_ok() && memchr::memmem::find(&start, text.as_bytes()).is_some())
+}
+
 fn is_root_of(layout: &dyn Layout, path: &Path) -> Result<bool> {
     let names = match names_in(path) {
         Err(Error::File(FileError::Io { source, .. })) if is_absence(&source) => return Ok(false),

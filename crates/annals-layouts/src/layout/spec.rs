@@ -53,6 +53,8 @@ pub struct LayoutSpec {
     pub limits: Option<&'static str>,
     /// Whether the root is one file instead of a directory.
     pub root_is_file: bool,
+    /// Text in the first record of each log, if another layout has logs at the same paths.
+    pub first_record: Option<&'static str>,
     /// Whether settings, and files of the root that the layout does not know, may contain keys, so that
     /// they are not copied.
     pub has_secret_files: bool,
@@ -102,6 +104,7 @@ impl LayoutSpec {
             older_client: None,
             limits: None,
             root_is_file: false,
+            first_record: None,
             has_secret_files: false,
             usage_needle: None,
             spelled_directory: None,

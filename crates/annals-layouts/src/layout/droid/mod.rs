@@ -35,6 +35,7 @@ pub struct Droid;
 
 static SPEC: LayoutSpec = LayoutSpec {
     attributes: &["forked_from"],
+    first_record: Some(r#""type":"session_start""#),
     ..LayoutSpec::new("droid")
 };
 

@@ -56,6 +56,7 @@ pub struct Pi;
 
 static SPEC: LayoutSpec = LayoutSpec {
     attributes: &["forked_from"],
+    first_record: Some(r#""type":"session""#),
     has_secret_files: true,
     follows_parent_links: true,
     ..LayoutSpec::new("pi")

@@ -41,6 +41,28 @@ fn every_fixture_path_round_trips_through_its_artifact() {
     );
 }
 
+/// Some layouts have logs at the same paths: then their content decides.
+#[test]
+fn every_fixture_with_a_session_is_a_root_of_its_layout_alone() {
+    let mut wrong = Vec::new();
+    for case in cases() {
+        // A stray file in a root of the orchestrator is named like a log of Claude Code.
+        if case.sessions().is_empty() || case.name == "unknown-files" {
+            continue;
+        }
+        let roots = Root::parse(case.path.to_str().unwrap());
+        let found: Vec<&str> = roots
+            .iter()
+            .flatten()
+            .map(|root| root.layout.name())
+            .collect();
+        if found != [case.layout.name()] {
+            wrong.push((case.name, found));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// It is no data of a session, but data that a removal has not finished with.
 #[test]
 fn file_that_is_being_removed_has_no_meaning() {
