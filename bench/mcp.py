@@ -4,7 +4,7 @@
     bench/mcp.py --annals PROGRAM --corpus DIR [--state DIR] [--rounds N] [--queries]
 
 DIR is a history of tools/gencorpus (1 GB for the targets). Builds its index first, in DIR/../state unless --state
-names another directory. With --queries, prints the times of each query. Times are wall time
+names another directory. With --queries, prints the median times of each query. Times are wall time
 from the request to the answer, and CPU time of the server.
 
 Exit codes: 0 all targets met, 1 a target missed, 2 could not run.
@@ -60,9 +60,9 @@ class Server:
         return answer, took, len(shown.encode()) + len(text.encode())
 
     def cpu(self):
-        """Returns the CPU seconds of the threads of the server so far. Those that search stay for seconds."""
-        threads = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
-        return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
+        """Returns the CPU seconds of the server so far, those of its ended threads included."""
+        # The clock of another process (clock_getcpuclockid(3)).
+        return time.clock_gettime((~self.process.pid << 3) | 2)
 
     def close(self):
         self.process.stdin.close()
@@ -100,14 +100,16 @@ def main():
         for query in QUERIES:
             cpu = server.cpu()
             answer, took, size = server.call("search", query=query)
-            cpu_times.append(server.cpu() - cpu)
+            cpu = server.cpu() - cpu
+            cpu_times.append(cpu)
             assert not answer.get("isError"), answer
             hits += answer["structuredContent"]["total"] > 0
             times.append(took)
-            times_by_query.setdefault(query, []).append(took)
+            times_by_query.setdefault(query, []).append((took, cpu))
             sizes.append(size)
     for query, took in times_by_query.items() if given.queries else ():
-        print(f"{1e3 * min(took):>8.1f} to {1e3 * max(took):>7.1f} ms  {query}")
+        wall, cpu = (1e3 * statistics.median(one) for one in zip(*took))
+        print(f"{wall:>8.1f} ms, {cpu:>7.1f} ms of CPU  {query}")
     rows, _, size = server.call("sessions")
     sizes.append(size)
     session = rows["structuredContent"]["sessions"][0]["id"]

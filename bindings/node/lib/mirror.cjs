@@ -1,7 +1,7 @@
 "use strict";
 // The class Mirror.
 
-const { call, callRaw, inOrder, toError } = require("./native.cjs");
+const { call, callRaw, inOrder, toError, toJson } = require("./native.cjs");
 
 class Mirror {
   #handle;
@@ -16,8 +16,8 @@ class Mirror {
   }
 
   /** Appends after the earlier calls, so that lines have the order of calls. */
-  append(lines) {
-    const encoded = lines.map((line) => (line instanceof Uint8Array ? line : JSON.stringify(line)));
+  async append(lines) {
+    const encoded = lines.map((line) => (line instanceof Uint8Array ? line : toJson(line)));
     const buffers = encoded.map((line) => Buffer.from(line));
     return this.#inOrder(async () => {
       try {

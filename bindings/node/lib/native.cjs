@@ -74,8 +74,29 @@ async function parse(reply) {
   return value;
 }
 
+/** Returns a value as JSON. One that has none, such as a BigInt, is bad input. */
+function toJson(value) {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    throw new AnnalsError(error.message, "bad_input");
+  }
+}
+
+/** Refuses members that are invalid dates: in JSON they would be null, which is no condition. */
+function refuseInvalidDates(members) {
+  if (typeof members !== "object") return;
+  for (const name in members) {
+    const value = members[name];
+    if (value instanceof Date && Number.isNaN(value.getTime())) throw new AnnalsError(`${name} is an invalid Date`, "bad_input");
+  }
+}
+
 /** Arguments as JSON; a Date becomes RFC 3339. */
-const encode = (request) => JSON.stringify(request ?? {});
+function encode(request) {
+  refuseInvalidDates(request);
+  return toJson(request ?? {});
+}
 
 /** Calls a handle and returns what it answered, unparsed. */
 async function callRaw(handle, name, request, stop) {
@@ -119,4 +140,4 @@ function trySync(work) {
   }
 }
 
-module.exports = { native, AnnalsError, call, callRaw, callSync, inOrder, trySync, toError };
+module.exports = { native, AnnalsError, toJson, refuseInvalidDates, call, callRaw, callSync, inOrder, trySync, toError };

@@ -3,6 +3,7 @@
 
 const os = require("node:os");
 const path = require("node:path");
+const { AnnalsError } = require("./native.cjs");
 const { Store } = require("./store.cjs");
 
 /** Opens the logs of a project. */
@@ -44,7 +45,14 @@ function open(projectPath, { root = path.join(os.homedir(), ".config/claude"), .
       return (await (await opening).appendRaw(stamped))[0];
     },
     /** Returns the messages of a day, today by default. */
-    load: async (day = today()) => (await store.session(`${project}/${day}`)).messages(),
+    load: async (day = today()) => {
+      // The id of a session is a path: another text could name another log.
+      if (!/^\d{4}-\d{2}-\d{2}$/.test(day)) throw new AnnalsError(`invalid day \`${day}\`; expected YYYY-MM-DD`, "bad_input");
+      const session = await store.session(`${project}/${day}`).catch((error) => {
+        if (error.kind !== "not_found") throw error;
+      });
+      return session ? session.messages() : [];
+    },
     sessions,
     /** Returns tokens and exact cost by day, model, session … */
     usage: (by = "day") => store.cost(by, { project }),

@@ -4,7 +4,7 @@ export interface OrchestratorSession {
   readonly store: Store;
   /** Appends a record of the layout, such as `{ type: "user", content }`; the time is added. */
   append(record: { type: string; [member: string]: unknown }): Promise<Entry>;
-  /** Returns the messages of a day (`2026-11-18`), today by default. */
+  /** Returns the messages of a day (`2026-11-18`), today by default: none if nothing was written. */
   load(day?: string): Promise<Entry[]>;
   sessions(): Promise<SessionInfo[]>;
   /** Returns tokens and exact cost by `day`, `model`, `session` … */

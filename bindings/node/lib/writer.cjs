@@ -1,7 +1,7 @@
 "use strict";
 // The class Writer.
 
-const { call, callSync, inOrder } = require("./native.cjs");
+const { call, callSync, inOrder, refuseInvalidDates } = require("./native.cjs");
 
 class Writer {
   #handle;
@@ -40,7 +40,7 @@ class Writer {
     return this.#inOrder(() => call(this.#handle, name, request));
   }
 
-  append(...drafts) {
+  async append(...drafts) {
     return this.#call("append", drafts.map(spelled));
   }
 
@@ -125,7 +125,8 @@ class Writer {
 
 /** Returns a draft whose usage, if it is spelled as in rows, is spelled as in the Messages API. */
 function spelled(draft) {
-  const { usage } = draft;
+  refuseInvalidDates(draft);
+  const usage = draft?.usage;
   if (!usage || !ROW_COUNTS.some((name) => name in usage)) return draft;
   const { input, output, cache_write_5m = 0, cache_write_1h = 0, cache_read, web_searches, ...rest } = usage;
   const api = {

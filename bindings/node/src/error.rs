@@ -52,7 +52,7 @@ impl From<annals::Error> for Failure {
 
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
-        Failure::bad_input(error.to_string())
+        Failure::bad_input(annals::json_error_reason(&error))
     }
 }
 

@@ -4,6 +4,7 @@ import path from "node:path";
 import test from "node:test";
 import * as annals from "annals";
 import { AnnalsError, Store } from "annals";
+import { open as orchestrator } from "annals/orchestrator";
 import { open } from "./common.mjs";
 
 const texts = (entries) => entries.map((entry) => entry.blocks.map((block) => block.text ?? block.kind).join("|"));
@@ -212,6 +213,41 @@ test("errors have a kind, a path and candidates", async (t) => {
   assert.throws(() => new Store([], { prices: path.join(dir, "none.csv") }), fails("io", (error) => {
     assert.equal(error.path, path.join(dir, "none.csv"));
   }));
+});
+
+test("arguments without a meaning are bad input, in a promise that is rejected", async (t) => {
+  const { store } = open(t);
+  const writer = await store.begin("/home/me/app");
+  const never = new Date("never");
+  for (const call of [
+    () => store.sessions({ since: never }),
+    () => store.sessions({ state: "broken" }),
+    () => store.search("x", { until: never }),
+    () => writer.append(undefined),
+    () => writer.append({ role: "user", content: "x", timestamp: never }),
+    () => writer.append({ role: "user", content: [{ type: "text", text: "x", number: 1n }] }),
+    () => writer.append("\ud83d"),
+    () => store.mirror("-home-me-app", writer.id).append([{ number: 1n }]),
+  ]) {
+    await assert.rejects(call, fails("bad_input"), String(call));
+  }
+  assert.throws(() => writer.appendSync({ role: "user", content: 1n }), fails("bad_input"));
+  await assert.rejects(store.sessions({ limit: -1 }), fails("bad_input", ({ message }) => assert.match(message, /^`-1` where .* is expected$/)));
+  assert.equal(writer.leaf, null);
+  await writer.close();
+});
+
+test("a day without a log has no messages, and a day is no path", async (t) => {
+  const { root, store } = open(t, "orchestrator");
+  const session = orchestrator("/home/me/app", { root, index: false });
+  assert.deepEqual(await session.load(), []);
+  await session.append({ type: "user", content: "Is it safe?" });
+  assert.equal((await session.load()).length, 1);
+  const [{ file }] = await store.sessions();
+  for (const day of ["yesterday", "", `../../../..${file}`, "2026-11-18/x"]) {
+    await assert.rejects(session.load(day), fails("bad_input"), day);
+  }
+  await session.close();
 });
 
 test("roots are found from an environment that the caller passes", async (t) => {

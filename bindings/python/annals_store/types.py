@@ -63,7 +63,7 @@ class Draft(TypedDict, total=False):
     usage: Usage | dict[str, Any] | None
     id: str | None
     parent: str | None
-    timestamp: str | None
+    timestamp: Time | None
     stop_reason: str | None
     message_id: str | None
     request_id: str | None

@@ -221,8 +221,10 @@ impl Writer {
     fn set_todos(&self, py: Python<'_>, todos: &Bound<'_, PyAny>) -> Result<()> {
         let todos = PyList::new(py, todos.try_iter()?.collect::<PyResult<Vec<_>>>()?)?;
         let json = from_python(&todos)?;
-        let todos: Vec<Todo> = serde_json::from_str(&json)
-            .map_err(|error| Failure::BadInput(format!("invalid todo: {error}")))?;
+        let todos: Vec<Todo> = serde_json::from_str(&json).map_err(|error| {
+            let why = annals::json_error_reason(&error);
+            Failure::BadInput(format!("invalid todo: {why}"))
+        })?;
         self.write(py, |writer| Ok(writer.set_todos(&todos)?))
     }
 
@@ -303,7 +305,7 @@ impl Drop for Writer {
 /// Parses a draft; `at` is its index among `count`.
 fn drafts(draft: &Bound<'_, PyAny>, count: usize, at: usize) -> Result<Vec<Draft>> {
     let json = match draft.cast::<PyDict>() {
-        Ok(members) => from_python(as_api_draft(members)?.as_any())?,
+        Ok(members) => from_python(as_api_draft(&with_text_time(members)?)?.as_any())?,
         Err(_) => from_python(draft)?,
     };
     Draft::from_json(&json).map_err(|bad| {
@@ -313,6 +315,18 @@ fn drafts(draft: &Bound<'_, PyAny>, count: usize, at: usize) -> Result<Vec<Draft
             _ => format!("draft {}: {why}; nothing was written", at + 1),
         })
     })
+}
+
+/// Replaces a `datetime` by its text.
+fn with_text_time<'py>(draft: &Bound<'py, PyDict>) -> Result<Bound<'py, PyDict>> {
+    let time = draft.get_item("timestamp")?;
+    let Some(time) = time.filter(|time| time.hasattr("astimezone").unwrap_or(false)) else {
+        return Ok(draft.clone());
+    };
+    let Time(text) = time.extract()?;
+    let draft = draft.copy()?;
+    draft.set_item("timestamp", text)?;
+    Ok(draft)
 }
 
 /// Names of counts in rows, and in `usage` of the Messages API.

@@ -57,6 +57,24 @@ def test_a_session_is_written_read_and_resumed(store):
     assert (session.flaws, session.agents, session.files()) == ([], [], [])
 
 
+def test_a_draft_may_have_a_datetime(store):
+    time = datetime(2026, 11, 18, 12, 0, tzinfo=timezone.utc)
+    with store.begin("/home/me/app") as writer:
+        draft = {"role": "user", "content": "Why?", "timestamp": time}
+        entries = writer.append(draft, {**draft, "timestamp": "2026-11-18T12:00:01Z"})
+        assert [entry["time"] for entry in entries] == ["2026-11-18T12:00:00Z", "2026-11-18T12:00:01Z"]
+        assert draft["timestamp"] is time
+        with pytest.raises(AnnalsError) as failed:
+            writer.append({**draft, "timestamp": 7})
+        assert failed.value.kind == "bad_input"
+
+
+def test_a_state_that_does_not_exist_is_bad_input(store):
+    with pytest.raises(AnnalsError, match="archived") as failed:
+        store.sessions(state="broken")
+    assert failed.value.kind == "bad_input"
+
+
 def test_messages_are_selected(store):
     with store.begin("/home/me/app") as writer:
         writer.user("one", timestamp=datetime(2026, 3, 1, 12, tzinfo=timezone.utc))

@@ -1,12 +1,13 @@
 //! The server: a service, and what its answers leave out.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use annals::export::Redactor;
 use annals::service::{OpenSession, Service};
-use annals::store::Inventory;
+use annals::store::{Inventory, Session};
 use annals::text::{LineBreaks, strip_ansi, visible};
 use jiff::SignedDuration;
 
@@ -35,11 +36,16 @@ pub struct Options {
     pub mask: bool,
 }
 
+/// Longest time of a search. One that the index cannot narrow, such as a query of only negations, may have to
+/// read all logs.
+const SEARCH_TIME: Duration = Duration::from_secs(1);
+
 /// Answers the tools. Can be shared between threads.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) service: Service,
     pub(crate) options: Options,
+    search_time: Duration,
     redactor: Mutex<Redactor>,
     failures: Failures,
     /// When text was last indexed. Locked while it is.
@@ -79,16 +85,58 @@ impl Failures {
     }
 }
 
+/// When a search ends before it is complete: if the call is cancelled, or it takes too long.
+pub(crate) struct SearchEnd<'a> {
+    latest: Instant,
+    is_late: AtomicBool,
+    stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl SearchEnd<'_> {
+    pub(crate) fn is_reached(&self) -> bool {
+        if Instant::now() >= self.latest {
+            self.is_late.store(true, Ordering::Relaxed);
+            return true;
+        }
+        (self.stop)()
+    }
+
+    /// Returns what the answer says about a search that took too long.
+    pub(crate) fn incomplete(&self) -> Option<&'static str> {
+        let is_late = self.is_late.load(Ordering::Relaxed);
+        is_late.then_some(
+            "not all logs were searched, because it took too long; give longer words, or `project`",
+        )
+    }
+}
+
 impl Server {
+    /// Returns the end of a search that begins now.
+    pub(crate) fn search_end<'a>(&self, stop: &'a (dyn Fn() -> bool + Sync)) -> SearchEnd<'a> {
+        SearchEnd {
+            latest: Instant::now() + self.search_time,
+            is_late: AtomicBool::new(false),
+            stop,
+        }
+    }
+
     /// Creates a server. Its tools read and change no file outside the roots of the service.
     pub fn new(service: Service, options: Options) -> annals::Result<Self> {
         Ok(Server {
             service: service.confined_to_roots(),
             options,
+            search_time: SEARCH_TIME,
             redactor: Mutex::new(Redactor::new()?),
             failures: Failures::default(),
             indexed: Mutex::new(None),
         })
+    }
+
+    /// Sets the longest time of a search, which is a second otherwise.
+    #[must_use]
+    pub fn with_search_time(mut self, most: Duration) -> Self {
+        self.search_time = most;
+        self
     }
 
     /// Returns what could not be read since a call began, with this number of failures before. Calls run
@@ -169,9 +217,9 @@ impl Server {
             if !is_recent || files.is_archived() {
                 continue;
             }
-            let path = files.main_path().display().to_string();
-            let is_here = self.service.open_tail(&path, 1).is_ok_and(|open| {
-                let project = open.session.info(None);
+            let end = Session::read_tail(files.clone(), 1);
+            let is_here = end.is_ok_and(|session| {
+                let project = session.info(None);
                 project.matches_project_or_earlier(&self.options.here)
             });
             if is_here {

@@ -52,6 +52,9 @@ fn syntax_reason(message: &str) -> Option<&'static str> {
         "number out of range" => "a number out of range",
         "recursion limit exceeded" => "nested too deeply",
         _ if message.starts_with("control character") => "a control character in a string",
+        "lone leading surrogate in hex escape" | "unexpected end of hex escape" => {
+            "half of a surrogate pair in a string"
+        }
         _ if message.contains("escape") || message.contains("unicode code point") => {
             "an invalid escape in a string"
         }
@@ -174,6 +177,14 @@ mod tests {
             (
                 "[{\"name\":\"\\x\"}]",
                 "not JSON: an invalid escape in a string (column 12)",
+            ),
+            (
+                "[{\"name\":\"\\ud83d\"}]",
+                "not JSON: half of a surrogate pair in a string (column 17)",
+            ),
+            (
+                "[{\"name\":\"\\ude00\"}]",
+                "not JSON: half of a surrogate pair in a string (column 17)",
             ),
             (
                 "[{\"name\":\"a\u{1}\"}]",

@@ -3,6 +3,7 @@
 use annals::model::{Block, Body, Entry, TextEdit, ToolCall, ToolKind};
 use annals::search::Order;
 use annals::service::{Found, SearchRequest};
+use annals::store::Inventory;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use similar::TextDiff;
@@ -69,6 +70,8 @@ struct Changes {
     end: Option<Place>,
     /// Number of changes, or of calls that make some.
     total: usize,
+    /// Why some may be missing.
+    incomplete: Option<&'static str>,
 }
 
 pub(super) fn call(
@@ -97,11 +100,17 @@ pub(super) fn call(
         }
     };
     let (places, rows): (Vec<Place>, Vec<Row>) = found.rows.into_iter().unzip();
+    let mut members = Map::new();
+    let mut heading = format!("{}:", counted(found.total as u64, noun));
+    if let Some(why) = found.incomplete {
+        members.insert("incomplete".to_owned(), why.into());
+        heading.push_str(&format!(" (incomplete: {why})"));
+    }
     let answer = ListAnswer {
         budget,
         name: "changes",
-        members: Map::new(),
-        heading: format!("{}:", counted(found.total as u64, noun)),
+        members,
+        heading,
         is_reversed: false,
     };
     answer.fit(rows, |shown| {
@@ -119,20 +128,19 @@ fn changes_of_file(
     with_diff: bool,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<Changes, String> {
-    let calls = calls(server, path, start.call.saturating_add(limit), stop)?;
+    let inventory = server.service.inventory();
+    let end = server.search_end(stop);
+    let most = start.call.saturating_add(limit);
+    let calls = calls(server, &inventory, path, most, &|| end.is_reached())?;
     let mut found = Changes {
         total: usize::try_from(calls.total).unwrap_or(usize::MAX),
+        incomplete: end.incomplete(),
         ..Changes::default()
     };
     for (call, hit) in calls.hits.iter().enumerate().skip(start.call) {
-        let open = server.open(&hit.hit.file.display().to_string())?;
-        let Some(id) = &hit.hit.entry else { continue };
-        let spots = open.session.find_records(id.as_str());
-        let spots = spots.map_err(|error| describe(&error))?;
-        let Some(spot) = spots.first() else { continue };
-        let read = open.session.read_record(*spot);
-        let read = read.map_err(|error| describe(&error))?;
-        let changes = read.1.as_ref().map(changes).unwrap_or_default();
+        let entry = server.service.entry_of(&inventory, &hit.hit);
+        let entry = entry.map_err(|error| describe(&error))?;
+        let changes = entry.as_ref().map(changes).unwrap_or_default();
         let changes = changes.into_iter().filter(|it| ends_with(&it.path, path));
         let session = hit.hit.session.as_str();
         for (change, it) in changes.enumerate() {
@@ -201,6 +209,7 @@ fn changes_of_session(
 /// Finds the tool calls that change a file, newest first.
 pub(super) fn calls(
     server: &Server,
+    inventory: &Inventory,
     path: &str,
     limit: usize,
     stop: &(dyn Fn() -> bool + Sync),
@@ -219,7 +228,7 @@ pub(super) fn calls(
     let mut request = SearchRequest::new(query);
     request.limit = limit;
     request.order = Some(Order::Newest);
-    let found = server.service.search(&request, stop);
+    let found = server.service.search_in(inventory, &request, stop);
     found.map_err(|error| describe(&error))
 }
 

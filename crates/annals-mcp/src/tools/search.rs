@@ -3,7 +3,7 @@
 use annals::model::{Block, Body, Entry};
 use annals::service::{HitRow, SearchRequest};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{MAX_TITLE, counted, minute, period};
 use crate::answer::{Answer, ListAnswer, Row};
@@ -67,7 +67,10 @@ pub(super) fn call(
     if !arguments.include_live {
         request.excluded_sessions = server.live_sessions(&inventory);
     }
-    let found = server.service.search_in(&inventory, &request, stop);
+    let end = server.search_end(stop);
+    let found = server
+        .service
+        .search_in(&inventory, &request, &|| end.is_reached());
     let found = found.map_err(|error| describe(&error))?;
     let at_least = if found.at_least { "at least " } else { "" };
     let counts = format!(
@@ -75,18 +78,22 @@ pub(super) fn call(
         counted(found.total, "hit"),
         counted(found.sessions, "session")
     );
-    let members = json!({
-        "total": found.total,
-        "at_least": found.at_least,
-        "sessions": found.sessions,
-    });
+    let mut members = Map::new();
+    members.insert("total".to_owned(), found.total.into());
+    members.insert("at_least".to_owned(), found.at_least.into());
+    members.insert("sessions".to_owned(), found.sessions.into());
+    let mut heading = format!("{counts}. `read` an id for more.");
+    if let Some(why) = end.incomplete() {
+        members.insert("incomplete".to_owned(), why.into());
+        heading.push_str(&format!(" Incomplete: {why}."));
+    }
     let rows: Vec<Row> = found.hits.iter().map(|hit| row(server, hit)).collect();
     let (shown, total) = (rows.len(), found.total);
     let answer = ListAnswer {
         budget,
         name: "hits",
-        members: members.as_object().cloned().unwrap_or_default(),
-        heading: format!("{counts}. `read` an id for more."),
+        members,
+        heading,
         is_reversed: false,
     };
     if rows.is_empty() {

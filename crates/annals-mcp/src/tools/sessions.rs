@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use annals::service::{SessionRow, SessionsRequest};
 use annals::store::SessionQuery;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{MAX_TITLE, counted, files, minute, period};
 use crate::answer::{Answer, ListAnswer, Row};
@@ -46,10 +46,13 @@ pub(super) fn call(server: &Server, arguments: Value) -> Result<Answer, String> 
     {
         return Err(format!("there is no state `{state}`"));
     }
+    let end = server.search_end(&|| false);
     let with_file = match &arguments.file {
         None => None,
         Some(path) => {
-            let hits = files::calls(server, path, MAX_CALLS, &|| false)?.hits;
+            let inventory = server.service.inventory();
+            let hits = files::calls(server, &inventory, path, MAX_CALLS, &|| end.is_reached());
+            let hits = hits?.hits;
             let ids = hits.into_iter().map(|hit| hit.hit.session.to_string());
             Some(ids.collect::<BTreeSet<String>>())
         }
@@ -80,14 +83,18 @@ pub(super) fn call(server: &Server, arguments: Value) -> Result<Answer, String> 
         .iter()
         .map(|session| row(server, session))
         .collect();
+    let mut members = Map::new();
+    members.insert("total".to_owned(), total.into());
+    let mut heading = format!("{}. `outline` shows one.", counted(total as u64, "session"));
+    if let Some(why) = end.incomplete() {
+        members.insert("incomplete".to_owned(), why.into());
+        heading.push_str(&format!(" Incomplete: {why}."));
+    }
     let answer = ListAnswer {
         budget,
         name: "sessions",
-        members: json!({ "total": total })
-            .as_object()
-            .cloned()
-            .unwrap_or_default(),
-        heading: format!("{}. `outline` shows one.", counted(total as u64, "session")),
+        members,
+        heading,
         is_reversed: false,
     };
     answer.fit(rows, |shown| {

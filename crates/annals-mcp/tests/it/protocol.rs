@@ -48,13 +48,21 @@ fn answers(lines: &[Value]) -> Vec<Value> {
 }
 
 fn raw_answers(text: &str) -> Vec<Value> {
-    let server = Corpus::new().server(Corpus::options());
+    answers_to(&Corpus::new(), text.as_bytes())
+}
+
+fn answers_to(corpus: &Corpus, input: &[u8]) -> Vec<Value> {
+    let server = corpus.server(Corpus::options());
     let (near, far) = UnixStream::pair().unwrap();
-    annals_mcp::serve(server, text.as_bytes(), far).unwrap();
-    let lines = BufReader::new(near).lines();
-    lines
-        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
-        .collect()
+    // More may be answered than a socket holds.
+    let reader = thread::spawn(move || {
+        let lines = BufReader::new(near).lines();
+        lines
+            .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+            .collect()
+    });
+    annals_mcp::serve(server, input, far).unwrap();
+    reader.join().unwrap()
 }
 
 fn described(file: &str) -> Vec<Value> {
@@ -154,42 +162,222 @@ fn initialize_answers_in_the_clients_revision_or_the_newest() {
     }
 }
 
-#[test]
-fn requests_that_are_not_understood_are_errors_and_the_next_is_answered() {
-    let text = concat!(
-        "not json\n",
-        "[]\n",
-        "\n",
-        "{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"server/discover\"}\n",
-        "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n",
-        "{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n",
-        "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{}}\n",
-        "{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"ping\"}\n",
-    );
-    let found = raw_answers(text);
-    let mut codes: Vec<(String, i64)> = found
+/// Returns the ids and error codes of the answers to a text, sorted; 0 for a result.
+fn codes(corpus: &Corpus, text: &str) -> Vec<(String, i64)> {
+    let code = |answer: &Value| {
+        assert_eq!(answer["jsonrpc"], "2.0");
+        assert_ne!(
+            answer.get("result").is_some(),
+            answer.get("error").is_some()
+        );
+        let code = answer["error"]["code"].as_i64().unwrap_or(0);
+        (answer["id"].to_string(), code)
+    };
+    let mut codes: Vec<(String, i64)> = answers_to(corpus, text.as_bytes())
         .iter()
-        .map(|it| {
-            (
-                it["id"].to_string(),
-                it["error"]["code"].as_i64().unwrap_or(0),
-            )
-        })
+        .map(code)
         .collect();
     codes.sort();
-    let wanted = [
-        ("\"a\"", -32601),
-        ("2", -32602),
-        ("3", 0),
-        ("null", -32700),
-        ("null", -32600),
-    ];
-    assert_eq!(codes, wanted.map(|(id, code)| (id.to_owned(), code)));
+    codes
+}
+
+const PING: &str = r#"{"jsonrpc":"2.0","id":"last","method":"ping"}"#;
+
+#[test]
+fn each_message_has_the_answer_of_the_specification() {
+    let corpus = Corpus::new();
+    let none: [(&str, i64); 0] = [];
+    let one = |id: &'static str, code: i64| vec![(id, code)];
+    let deep = "[".repeat(200_000);
+    for (line, wanted) in [
+        // Not JSON, and JSON that is no message.
+        ("not json", one("null", -32700)),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"pi",
+            one("null", -32700),
+        ),
+        (deep.as_str(), one("null", -32700)),
+        ("{} {}", one("null", -32700)),
+        ("[]", one("null", -32600)),
+        ("17", one("null", -32600)),
+        ("{}", one("null", -32600)),
+        (r#"{"jsonrpc":"2.0","id":1}"#, one("1", -32600)),
+        (r#"{"id":1,"method":"ping"}"#, one("1", -32600)),
+        (
+            r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
+            one("1", -32600),
+        ),
+        (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, one("1", -32600)),
+        (
+            r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
+            one("null", -32600),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+            one("null", -32600),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#,
+            one("1", -32602),
+        ),
+        // Nothing to answer.
+        ("", none.to_vec()),
+        (" \t\r", none.to_vec()),
+        (
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            none.to_vec(),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","method":"notifications/unheard_of","params":{"a":1}}"#,
+            none.to_vec(),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}"#,
+            none.to_vec(),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#,
+            none.to_vec(),
+        ),
+        (r#"{"jsonrpc":"2.0","id":7,"result":{}}"#, none.to_vec()),
+        (
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"?"}}"#,
+            none.to_vec(),
+        ),
+        // Methods.
+        (r#"{"jsonrpc":"2.0","id":-1,"method":"ping"}"#, one("-1", 0)),
+        (
+            r#"{"jsonrpc":"2.0","id":"a","method":"server/discover"}"#,
+            one("\"a\"", -32601),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}"#,
+            one("1", -32601),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"prompts/list"}"#,
+            one("1", -32601),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#,
+            one("1", -32602),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
+            one("1", 0),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":null}}"#,
+            one("1", 0),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"2"}}"#,
+            one("1", -32602),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#,
+            one("1", 0),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"resources/read"}"#,
+            one("1", -32602),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"annals://ffff"}}"#,
+            one("1", -32002),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#,
+            one("1", -32602),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rm"}}"#,
+            one("1", -32602),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"note","arguments":{}}}"#,
+            one("1", -32602),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"cost","arguments":[]}}"#,
+            one("1", -32602),
+        ),
+        // Errors of a tool are results.
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"cost","arguments":{"by":7}}}"#,
+            one("1", 0),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"cost","_meta":{"progressToken":1}}}"#,
+            one("1", 0),
+        ),
+    ] {
+        let mut wanted: Vec<(String, i64)> = wanted
+            .into_iter()
+            .map(|(id, code)| (id.to_owned(), code))
+            .collect();
+        wanted.push(("\"last\"".to_owned(), 0));
+        wanted.sort();
+        let found = codes(&corpus, &format!("{line}\n{PING}\n"));
+        assert_eq!(found, wanted, "{}", line.get(..200).unwrap_or(line));
+    }
+}
+
+/// Revision 2025-03-26 has batches.
+#[test]
+fn the_answers_to_a_batch_are_one_array() {
+    let call = |id: u64| {
+        let arguments = json!({ "query": "zebra" });
+        request(
+            id,
+            "tools/call",
+            json!({ "name": "search", "arguments": arguments }),
+        )
+    };
+    let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    let batch = json!([call(1), note, call(2), 7, request(3, "ping", json!({}))]);
+    let found = raw_answers(&format!("{batch}\n[{note}]\n{PING}\n"));
+    assert_eq!(found.len(), 2, "{found:?}");
+    let batched = found.iter().find_map(Value::as_array).unwrap();
+    let mut ids: Vec<String> = batched.iter().map(|it| it["id"].to_string()).collect();
+    ids.sort();
+    assert_eq!(ids, ["1", "2", "3", "null"]);
+    assert!(
+        batched
+            .iter()
+            .filter(|it| it["id"] == 1 || it["id"] == 2)
+            .all(|it| it["result"]["isError"] == false)
+    );
+}
+
+#[test]
+fn a_line_that_is_too_long_or_not_text_is_an_error_and_the_next_is_answered() {
+    let corpus = Corpus::new();
+    let long = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"a":"{}"}}}}"#,
+        "x".repeat(9 << 20)
+    );
+    assert_eq!(
+        codes(&corpus, &format!("{long}\n{PING}\n")),
+        [("\"last\"".to_owned(), 0), ("null".to_owned(), -32600)]
+    );
+    let mut bytes = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\xfe\"}\n".to_vec();
+    bytes.extend_from_slice(PING.as_bytes());
+    // The last line has no end.
+    let found = answers_to(&corpus, &bytes);
+    let found: Vec<_> = found
+        .iter()
+        .map(|it| (&it["id"], it["error"]["code"].as_i64()))
+        .collect();
+    assert_eq!(
+        found,
+        [(&Value::Null, Some(-32700)), (&json!("last"), None)]
+    );
 }
 
 #[test]
 fn calls_are_answered_although_the_input_has_ended() {
-    let calls: Vec<Value> = (1..=20)
+    let calls: Vec<Value> = (1..=200)
         .map(|id| {
             let params = json!({ "name": "search", "arguments": { "query": "zebra" } });
             request(id, "tools/call", params)
@@ -198,7 +386,7 @@ fn calls_are_answered_although_the_input_has_ended() {
     let found = answers(&calls);
     let mut ids: Vec<u64> = found.iter().map(|it| it["id"].as_u64().unwrap()).collect();
     ids.sort_unstable();
-    assert_eq!(ids, (1..=20).collect::<Vec<u64>>());
+    assert_eq!(ids, (1..=200).collect::<Vec<u64>>());
     assert!(found.iter().all(|it| it["result"]["isError"] == false));
 }
 

@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use annals::model::{Block, Draft};
+use annals::store::{Root, Store};
 use annals_mcp::Options;
 use serde_json::{Value, json};
 
-use crate::corpus::{Corpus, SECRET, SESSIONS, call, id};
+use crate::corpus::{Corpus, NOW, SECRET, SESSIONS, call, id, session};
 
 /// Questions for every tool, with every list long enough to be cut.
 fn questions() -> Vec<(&'static str, Value)> {
@@ -265,6 +268,73 @@ fn changes_of_a_file_have_diffs() {
     let diff = changes[0]["diff"].as_str().unwrap();
     assert!(diff.contains("-b") && diff.contains("+zebra 0"), "{diff}");
     assert_eq!(answer.structured["next"], "3");
+}
+
+/// A sub-agent has a log of its own, which is no session.
+#[test]
+fn changes_by_a_sub_agent_are_found_by_the_path_of_the_file() {
+    let corpus = Corpus::new();
+    let store = Store::new(vec![Root::claude_code(corpus.root.path())]);
+    let writer = session(&store, 0xcccc, "/home/me/app", NOW.parse().unwrap());
+    let task = Block::ToolUse {
+        id: "toolu_task".into(),
+        name: "Task".into(),
+        input: "{}".into(),
+    };
+    writer.append(Draft::assistant([task]).model("m")).unwrap();
+    let agent = writer.delegate("toolu_task", "coder", "Edit").unwrap();
+    agent.append(Draft::user("Edit it.")).unwrap();
+    let edit = Block::ToolUse {
+        id: "toolu_edit".into(),
+        name: "Edit".into(),
+        input: r#"{"file_path":"/home/me/app/src/aviary.rs","old_string":"a","new_string":"b"}"#
+            .into(),
+    };
+    agent.append(Draft::assistant([edit]).model("m")).unwrap();
+    let server = corpus.server(Corpus::options());
+    let found = call(&server, "files", json!({ "path": "aviary.rs" })).unwrap();
+    let changes = found.structured["changes"].as_array().unwrap();
+    assert_eq!(changes.len(), 1, "{}", found.text);
+    assert_eq!(changes[0]["session"], id(0xcccc));
+    assert!(
+        changes[0]["diff"].as_str().unwrap().contains("-a"),
+        "{}",
+        found.text
+    );
+    let found = call(&server, "sessions", json!({ "file": "aviary.rs" })).unwrap();
+    assert_eq!(found.structured["total"], 1);
+}
+
+/// A query that the index cannot narrow would read all logs.
+#[test]
+fn a_search_that_takes_too_long_ends_and_says_so() {
+    let corpus = Corpus::new();
+    let server = corpus.server(Corpus::options());
+    let server = server.with_search_time(Duration::ZERO);
+    for (tool, arguments) in [
+        ("search", json!({ "query": "-zebra" })),
+        ("files", json!({ "path": "zoo.rs" })),
+        ("sessions", json!({ "file": "zoo.rs" })),
+    ] {
+        let found = call(&server, tool, arguments.clone()).unwrap();
+        assert!(
+            found.structured["incomplete"].is_string(),
+            "{tool}: {}",
+            found.text
+        );
+        assert!(
+            found.text.contains("not all logs were searched"),
+            "{tool}: {}",
+            found.text
+        );
+        let server = corpus.server(Corpus::options());
+        let whole = call(&server, tool, arguments).unwrap();
+        assert!(
+            whole.structured.get("incomplete").is_none(),
+            "{tool}: {}",
+            whole.text
+        );
+    }
 }
 
 #[test]

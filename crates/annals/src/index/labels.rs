@@ -13,7 +13,8 @@ use crate::store::{FolderHints, Inventory, Root, SessionFiles, SessionLabel, rea
 use annals_layouts::model::EntryKey;
 
 use super::IndexDatabase;
-use super::session_rows::{self, SortedSessions, is_same};
+use super::database::number_of;
+use super::session_rows::{self, SortedSessions, is_same, load_one_of_root};
 
 impl IndexDatabase {
     /// Returns the labels of sessions, given by inventory index, each once, like
@@ -37,7 +38,7 @@ impl IndexDatabase {
         let mut folders = Folders::default();
         let files = wanted.iter().filter_map(|&at| sessions.get(at));
         folders.wanted.extend(files.map(folder));
-        if let Err(error) = folders.load(self, inventory) {
+        if let Err(error) = folders.load(&self.database, inventory) {
             self.recreate(&error);
             folders.summaries.clear();
             folders.unread = (0..sessions.len()).collect();
@@ -116,7 +117,9 @@ struct Folders<'a> {
 }
 
 impl<'a> Folders<'a> {
-    fn load(&mut self, index: &IndexDatabase, inventory: &'a Inventory) -> rusqlite::Result<()> {
+    fn load(&mut self, database: &Connection, inventory: &'a Inventory) -> rusqlite::Result<()> {
+        // Else each row would be a transaction, with locks.
+        let database = database.unchecked_transaction()?;
         let sessions = &inventory.sessions;
         let mut roots: Vec<&Root> = Vec::new();
         for files in sessions {
@@ -128,14 +131,18 @@ impl<'a> Folders<'a> {
         // In the order of the sessions: the last summary of a leaf is used.
         let mut found: HashMap<Folder<'a>, Vec<(EntryKey, Box<str>)>> = HashMap::new();
         for root in roots {
+            let number = number_of(&database, root)?;
             // One by one: most rows are those of other folders, and a row has all charges of a session.
             for (at, files) in SortedSessions::new(root, sessions).list {
                 if !self.wanted.contains(&folder(files)) {
                     continue;
                 }
-                let summaries = session_rows::load_one(&index.database, files, |row| {
-                    Some(row.summaries().collect::<Vec<_>>())
-                })?;
+                let summaries = match number {
+                    Some(number) => load_one_of_root(&database, number, files, |row| {
+                        Some(row.summaries().collect::<Vec<_>>())
+                    })?,
+                    None => None,
+                };
                 match summaries {
                     None => {
                         self.unread.insert(at);

@@ -315,9 +315,19 @@ pub(super) fn load_one<T>(
     files: &SessionFiles,
     decode: impl FnOnce(&SessionRow<'_>) -> Option<T>,
 ) -> rusqlite::Result<Option<T>> {
-    let Some(root) = number_of(database, &files.root)? else {
-        return Ok(None);
-    };
+    match number_of(database, &files.root)? {
+        Some(root) => load_one_of_root(database, root, files, decode),
+        None => Ok(None),
+    }
+}
+
+/// Like [`load_one`], for a session of a root with this number.
+pub(super) fn load_one_of_root<T>(
+    database: &Connection,
+    root: i64,
+    files: &SessionFiles,
+    decode: impl FnOnce(&SessionRow<'_>) -> Option<T>,
+) -> rusqlite::Result<Option<T>> {
     let name = stored_name(files);
     let mut query =
         database.prepare_cached("SELECT row FROM session WHERE root = ?1 AND name = ?2")?;

@@ -38,6 +38,7 @@ pub(crate) use matcher::Matcher;
 pub(crate) use newest::Selection;
 pub use query::{Dialect, Order, Query, Term, TextPart};
 pub(crate) use query::{Filter, TermKind};
+pub(crate) use results::read_entry;
 pub use results::{Hit, SearchResults};
 pub(crate) use scan::{ScanPlan, SearchRun, SearchSource};
 pub(crate) use searchable_text::{extra_text, text_pieces};

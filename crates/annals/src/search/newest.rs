@@ -47,7 +47,7 @@ impl SearchRun<'_> {
         let written = |number: &usize| self.sources.get(*number).map(|it| it.file.id.mtime_ns);
         order.sort_by_key(|number| Reverse(written(number)));
         let mut rest = order.as_slice();
-        let mut together = 1;
+        let (mut together, mut scanned) = (1, 0);
         let mut found = Findings::default();
         let mut loader = HitLoader::default();
         while found.entries.len() < wanted && !found.stopped && !rest.is_empty() {
@@ -65,7 +65,7 @@ impl SearchRun<'_> {
                     work.push((*number, plan, bytes));
                 }
             }
-            together = (together * 2).min(MAX_TOGETHER);
+            scanned += group.len();
             let known = found.entries.len();
             let limits = ScanLimits {
                 newest: Some(wanted - known),
@@ -76,6 +76,13 @@ impl SearchRun<'_> {
                 let room = wanted - found.entries.len();
                 found.add(outcome, room);
             }
+            // As many as are likely to have the rest: what is found beyond it is scanned in vain.
+            let most = (together * 2).min(MAX_TOGETHER);
+            let missing = wanted - found.entries.len();
+            let rate = missing
+                .saturating_mul(scanned)
+                .checked_div(found.entries.len());
+            together = rate.unwrap_or(most).clamp(1, most);
             let fresh = found.entries.get_mut(known..).unwrap_or_default();
             if let Some(give) = give.as_mut().filter(|_| !fresh.is_empty()) {
                 let hits: Vec<Hit> = loader.load_all(self, fresh, &mut found.errors);

@@ -15,7 +15,9 @@ use super::scan::{MatchedEntry, SearchRun, SearchSource};
 use super::searchable_text::{self, text_pieces};
 use super::snippet::Snippet;
 use crate::error::{Error, Result};
-use crate::store::{record_from_tail_line, strip_line_ending, unnumbered_record};
+use crate::store::{
+    Inventory, RootFile, record_from_tail_line, strip_line_ending, unnumbered_record,
+};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{OpenLog, RangeReader, Scanner, TailReader, read_span};
 use annals_layouts::layout::{Decoded, Record};
@@ -285,6 +287,29 @@ fn hit(
         after,
         ..new_hit(source, &entry, span, snippet)
     }))
+}
+
+/// Reads the entry of a hit. Returns `None` if it is not there any more.
+pub(crate) fn read_entry(inventory: &Inventory, hit: &Hit) -> Result<Option<Entry>> {
+    let sessions = inventory.sessions.iter();
+    let sessions = sessions.filter(|files| files.id == hit.session);
+    let mut logs = sessions.flat_map(|files| {
+        let volumes = files.files().flat_map(RootFile::volumes);
+        volumes.map(move |file| (files, file))
+    });
+    let Some((files, file)) = logs.find(|(_, file)| file.path == hit.file) else {
+        return Ok(None);
+    };
+    let reader = RangeReader::from_offset(file.open()?, hit.offset);
+    let mut lines = Scanner::from_offset(reader, hit.offset, 1);
+    let line = lines.next();
+    let line = line.map_err(|error| Error::io("read", &file.path, error))?;
+    let Some(line) = line else { return Ok(None) };
+    let mut sink = Decoded::default();
+    let mut decoder = files.root.decoder(file);
+    decoder.decode(&unnumbered_record(&line), &mut sink);
+    let mut entries = sink.items.into_iter();
+    Ok(entries.find(|entry| entry.id == hit.entry))
 }
 
 /// Creates a hit from an entry, without its context.

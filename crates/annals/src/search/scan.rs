@@ -303,10 +303,12 @@ impl<'a> SearchRun<'a> {
         self.prefilter.get_or_init(make).as_ref()
     }
 
-    /// Returns true if the snippet of one more hit is built now.
+    /// Returns true if the snippet of one more hit is built now. If few of the hits that are looked for are
+    /// shown, reading those again takes less time.
     fn prepares_hit(&self) -> bool {
         let query = self.query;
-        let wanted = query.limit > 0 && query.context == 0;
+        let few = query.first.is_some_and(|first| query.limit < first / 4);
+        let wanted = query.limit > 0 && query.context == 0 && !few;
         wanted && self.ready.fetch_add(1, Ordering::Relaxed) < MAX_PREPARED
     }
 }

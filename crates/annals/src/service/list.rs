@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use super::Service;
 use crate::check::{self, CheckResult};
 use crate::cost::{Charge, Tally};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::retain::Pins;
 use crate::store::{
     ConversationInfo, FolderHints, Inventory, ProjectInfo, ReadFailures, Session, SessionInfo,
@@ -18,6 +18,11 @@ use crate::store::{
 use crate::view::{
     CheckJson, ConversationJson, FileReportJson, ProjectCosts, ProjectJson, SessionJson,
 };
+
+/// What [`SessionQuery::state`] may be.
+const STATES: [&str; 6] = [
+    "created", "active", "resumed", "expired", "deleted", "archived",
+];
 
 /// Rows of a list, and the length of the whole list.
 #[derive(Debug)]
@@ -161,6 +166,15 @@ impl Service {
         request: &SessionsRequest,
     ) -> Result<Listed<SessionRow>> {
         let newest = request.newest();
+        if let Some(state) = &request.query.state
+            && !STATES.contains(&state.as_str())
+        {
+            return Err(Error::BadId {
+                what: "a state",
+                id: state.clone(),
+                why: "it must be created, active, resumed, expired, deleted or archived",
+            });
+        }
         let all = match request.query.state.as_deref() {
             Some("deleted") => self.store.trash().sessions()?,
             _ => self.session_infos(inventory, newest),

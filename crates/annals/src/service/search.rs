@@ -5,9 +5,10 @@ use serde::{Serialize, Serializer};
 
 use super::Service;
 use crate::error::Result;
-use crate::search::{Dialect, Filter, Hit, Order, Query, SearchResults};
+use crate::search::{Dialect, Filter, Hit, Order, Query, SearchResults, read_entry};
 use crate::store::{Inventory, project_spellings};
 use crate::view::{HitJson, HitNames};
+use annals_layouts::model::Entry;
 
 /// Question for hits.
 #[derive(Clone, Debug)]
@@ -141,6 +142,11 @@ impl Service {
         let query = self.query(request)?;
         let found = self.store.search_each(inventory, &query, stop, on_hits)?;
         Ok(self.named(inventory, request, found))
+    }
+
+    /// Returns the entry of a hit; `None` if it is not there any more.
+    pub fn entry_of(&self, inventory: &Inventory, hit: &Hit) -> Result<Option<Entry>> {
+        read_entry(inventory, hit)
     }
 
     /// Adds names and titles to the results of a request.
