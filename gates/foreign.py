@@ -236,6 +236,15 @@ def race(what, kinds, seconds, seed, options=(), counts=lambda name: True, log=L
         return row, lost
 
 
+def control(kinds, seed, **more):
+    """Races wrong writers until one loses a record. On a busy machine, they may not start in time."""
+    for seconds in (4, 8, 16, 32):
+        row, lost = race("control", kinds, seconds, seed, **more)
+        if lost:
+            break
+    return row, lost
+
+
 def gate(full, seed):
     seconds = 120 if full else 4
     kinds = ["annals", "annals", "annals", "copy", "append"]
@@ -248,11 +257,11 @@ def gate(full, seed):
     )
     row.failures += [f"lost {text}" for text in lost]
     rows.append(row)
-    control, lost = race(
-        "control", ["unlocked", "copy"], min(seconds, 4), seed, ["--keep-lock"], lambda name: "unlocked" in name
+    wrong, lost = control(
+        ["unlocked", "copy"], seed, options=["--keep-lock"], counts=lambda name: "unlocked" in name
     )
     row.control += f"; {len(lost)} lost, caught" if lost else "; none lost, not caught"
-    row.failures += control.failures
+    row.failures += wrong.failures
     row.failures += [] if lost else ["a writer that takes no lock lost nothing"]
     return [*rows, databases(seconds, seed)]
 
@@ -260,8 +269,8 @@ def gate(full, seed):
 def databases(seconds, seed):
     row, lost = race("one database", ["annals", "annals", "annals", "insert"], seconds, seed, log=Database)
     row.failures += [f"lost {text}" for text in lost]
-    control, lost = race("control", ["insert", "copy"], min(seconds, 4), seed, log=Database)
+    wrong, lost = control(["insert", "copy"], seed, log=Database)
     row.control = f"{len(lost)} lost, caught" if lost else "none lost, not caught"
-    row.failures += control.failures
+    row.failures += wrong.failures
     row.failures += [] if lost else ["a writer that replaces the database lost nothing"]
     return row

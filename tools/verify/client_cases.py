@@ -128,7 +128,8 @@ def add(file, *records):
 
 def boundary_after(file, parent=None):
     """Returns a compaction boundary without a summary, after the last message of a log."""
-    last = [line for line in lines_of(file) if line["type"] in ("user", "assistant")][-1]
+    lines = lines_of(file)
+    last = [line for line in lines if line["type"] in ("user", "assistant")][-1]
     time = datetime.datetime.strptime(last["timestamp"], "%Y-%m-%dT%H:%M:%S.%fZ") + datetime.timedelta(seconds=1)
     return {"parentUuid": parent, "logicalParentUuid": last["uuid"], "isSidechain": False, "type": "system",
             "subtype": "compact_boundary", "content": "Conversation compacted", "isMeta": False, "level": "info",
@@ -183,9 +184,11 @@ def with_api_error(stage):
     """Writes a recorded session in which the API refused a prompt and answered the next one."""
     file = stage.recorded(*RECORDED)
     turns = recorded_turns(file)
-    last = [line for line in lines_of(file) if line["type"] in ("user", "assistant")][-1]
+    lines = lines_of(file)
+    last = [line for line in lines if line["type"] in ("user", "assistant")][-1]
     common = {key: last[key] for key in ("cwd", "sessionId", "version", "gitBranch", "userType") if key in last}
-    parent, said = last["uuid"], []
+    # The client continues from the end of the chain, which it named in `last-prompt`: an attachment.
+    parent, said = [line["uuid"] for line in lines if "uuid" in line][-1], []
     start = datetime.datetime.strptime(last["timestamp"], "%Y-%m-%dT%H:%M:%S.%fZ")
     for number, (role, text, model) in enumerate([("user", "Ask.", None), ("assistant", "API Error: 500", "<synthetic>"),
                                                   ("user", "Ask again.", None), ("assistant", "Answered.", MODEL)]):

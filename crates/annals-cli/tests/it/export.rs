@@ -117,6 +117,22 @@ fn export_masks_and_counts_secrets() {
 }
 
 #[test]
+fn export_masks_the_names_of_tools() {
+    let stage = Stage::with_fixture("2.1.325-s03-todos");
+    let token = token();
+    let call = format!(
+        r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"toolu_1","name":"get {token}","input":{{}}}}]}}"#
+    );
+    assert_eq!(stage.with_stdin(&["append", "latest"], call).code, 0);
+    for format in ["markdown", "html", "json", "jsonl"] {
+        let run = stage.annals(&["export", "latest", "-f", format, "--redact"]);
+        assert_eq!(run.code, 0, "{format}: {run}");
+        assert!(!run.out.contains(&token), "{format}: {run}");
+        assert!(run.out.contains("[redacted:"), "{format}: {run}");
+    }
+}
+
+#[test]
 fn export_writes_whole_files_and_never_overwrites() {
     let stage = Stage::with_fixture("2.1.325-s04-agent");
     let work = stage.work();

@@ -4,7 +4,6 @@
 //! point. The header of a fork names the session.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -77,11 +76,16 @@ pub(crate) fn forks_of(root: &Root, ids: &[&str]) -> Result<Vec<PathBuf>> {
             let Ok(within) = path.strip_prefix(&root.path) else {
                 continue;
             };
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if root.layout.may_hold_logs(within) {
-                    pending.push(path);
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => {
+                    if root.layout.may_hold_logs(within) {
+                        pending.push(path);
+                    }
+                    continue;
                 }
-                continue;
+                // Links and pipes are no logs.
+                Ok(kind) if !kind.is_file() => continue,
+                _ => {}
             }
             let artifact = root.layout.classify(within);
             let artifact = artifact.filter(|it| it.kind == ArtifactKind::SharedLog);
@@ -101,7 +105,7 @@ pub(crate) fn forks_of(root: &Root, ids: &[&str]) -> Result<Vec<PathBuf>> {
 fn read_header(log: &Path) -> Result<String> {
     let failed = |error| Error::io("read", log, error);
     let mut header = Vec::new();
-    let file = File::open(log).map_err(failed)?;
+    let file = annals_jsonl::open_to_read(log).map_err(failed)?;
     let read = file.take(MAX_HEADER).read_to_end(&mut header);
     read.map_err(failed)?;
     let end = memchr::memchr(b'\n', &header).unwrap_or(header.len());

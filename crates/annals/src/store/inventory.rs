@@ -44,7 +44,7 @@ pub struct RootFile {
     pub(crate) companion: Option<Box<RootFile>>,
     /// Its location in the archive, if it is not on disk.
     pub(crate) archived: Option<Box<ArchivedFile>>,
-    /// Its open database, if its records are rows.
+    /// What the sessions in the file share, if its records are rows, or derived from the whole file.
     pub(crate) source: Option<SharedSource>,
 }
 
@@ -97,15 +97,28 @@ impl RootFile {
     /// Opens its records for reading, one per line.
     pub(crate) fn open(&self) -> Result<OpenLog> {
         let framing = self.artifact.framing;
-        let opened = match (&self.archived, &self.source) {
-            (Some(kept), _) => {
-                let parts = kept.open_parts()?;
-                record_source::open_stored(&self.path, kept.open()?, parts, framing)
-            }
-            (None, Some(source)) => source.open(&self.path, framing),
-            (None, None) => record_source::open(&self.path, framing),
+        let open = || {
+            let opened = match (&self.archived, &self.source) {
+                (Some(kept), _) => {
+                    let parts = kept.open_parts()?;
+                    record_source::open_stored(&self.path, kept.open()?, parts, framing)
+                }
+                (None, Some(source)) => source.open(&self.path, framing),
+                (None, None) => record_source::open(&self.path, framing),
+            };
+            opened.map_err(|error| Error::io("read", &self.path, error))
         };
-        opened.map_err(|error| Error::io("read", &self.path, error))
+        match (framing, &self.source) {
+            (Framing::Document(_) | Framing::Files(_), Some(source)) => {
+                let is_current = |known: FileId| {
+                    let now = record_source::stat(&self.path, framing);
+                    // What is in the archive does not change while it is listed.
+                    self.is_archived() || now.is_ok_and(|now| known.untouched(&now))
+                };
+                source.open_derived(&self.path, is_current, open)
+            }
+            _ => open(),
+        }
     }
 
     /// Returns a reader of the open file that starts at `offset`.

@@ -32,7 +32,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use annals_jsonl::{FileId, FileIdParts, OpenLog, RangeReader, ReadAt};
 use annals_layouts::model::{Artifact, FilePart, Framing, LinesOrDocument, RowFormat};
@@ -188,11 +188,52 @@ pub(crate) fn database_of_wal(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(name.strip_suffix("-wal")?))
 }
 
-/// The connections to the database of a file, shared by all sessions in it.
+/// What all sessions in a file share: the connections to a database, or the records of a log that are
+/// derived from the whole of it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SharedSource(Arc<Connections>);
+pub(crate) struct SharedSource(Arc<Source>);
+
+#[derive(Debug, Default)]
+struct Source {
+    connections: Connections,
+    /// Derived records of the files that were opened last, at most one for each thread that reads.
+    derived: Mutex<Vec<(PathBuf, OpenLog)>>,
+}
 
 impl SharedSource {
+    /// Opens the derived records of a log that several sessions share. An unchanged log is derived once
+    /// and not again for each of them. `is_current` returns whether the log has that identity now.
+    pub(super) fn open_derived(
+        &self,
+        path: &Path,
+        is_current: impl FnOnce(FileId) -> bool,
+        open: impl FnOnce() -> Result<OpenLog>,
+    ) -> Result<OpenLog> {
+        let failed = |error| Error::io("read", path, error);
+        let now = Timestamp::now().as_nanosecond() as i64;
+        let derived = || {
+            self.0
+                .derived
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let known = derived().iter().find(|(of, _)| of == path).cloned();
+        if let Some((_, known)) = known
+            && is_current(known.id().map_err(failed)?)
+        {
+            return Ok(known);
+        }
+        let opened = open()?;
+        let id = opened.id().map_err(failed)?;
+        if is_stable(id.ctime_ns, now) {
+            let mut derived = derived();
+            derived.retain(|(of, _)| of != path);
+            derived.truncate(rayon::current_num_threads().saturating_sub(1));
+            derived.insert(0, (path.to_owned(), opened.clone()));
+        }
+        Ok(opened)
+    }
+
     /// Opens the records of a file.
     pub(super) fn open(&self, path: &Path, framing: Framing) -> io::Result<OpenLog> {
         match framing {
@@ -207,7 +248,10 @@ impl SharedSource {
                 let lines = file_set::derive(path, main, format)?;
                 Ok(OpenLog::Derived(Arc::new(DerivedLines { id, lines })))
             }
-            Framing::Rows(format) => Ok(OpenLog::Derived(Arc::new(self.0.open(path, format)?))),
+            Framing::Rows(format) => {
+                let rows = self.0.connections.open(path, format)?;
+                Ok(OpenLog::Derived(Arc::new(rows)))
+            }
         }
     }
 }
@@ -269,7 +313,7 @@ fn sessions_of_database(
         Some(known) => known,
         None => {
             let now = Timestamp::now().as_nanosecond() as i64;
-            let sessions = source.0.sessions(&file.path, format);
+            let sessions = source.0.connections.sessions(&file.path, format);
             let sessions = sessions.map_err(|error| Error::io("read", &file.path, error))?;
             let sessions = sessions.into_iter();
             let listed = ListedSessions {

@@ -26,6 +26,7 @@ use annals_layouts::model::{AgentId, Fact, HistoryBase, Outline, OutlineKind, Se
 
 use super::content_cache::ContentCache;
 use super::inventory::RootFile;
+use super::record_source::SharedSource;
 use super::{Root, log_reader};
 
 pub(super) use agents::{agent_in_log, has_agent};
@@ -179,6 +180,7 @@ pub(super) fn split_by_session(
 ) -> Vec<(SessionId, RootFile)> {
     let mut found = Vec::new();
     let mut bases = HashMap::new();
+    let source = SharedSource::default();
     let mut before: Option<(Option<String>, VolumeEnd)> = None;
     for file in files {
         let folder = file.artifact.folder.clone();
@@ -189,7 +191,7 @@ pub(super) fn split_by_session(
             Ok(mut shares) => {
                 before = shares.volume_end().map(|ending| (folder, ending));
                 bases.extend(std::mem::take(&mut shares.bases));
-                found.extend(shares.files(&file));
+                found.extend(shares.files(&file, &source));
             }
         }
     }
@@ -327,12 +329,20 @@ impl SessionSlices {
         })
     }
 
-    fn files(self, file: &RootFile) -> impl Iterator<Item = (SessionId, RootFile)> {
+    fn files(
+        self,
+        file: &RootFile,
+        source: &SharedSource,
+    ) -> impl Iterator<Item = (SessionId, RootFile)> {
         let (len, lines) = (self.len, self.lines);
+        let is_shared = self.sessions.len() > 1;
         self.sessions.into_iter().map(move |(name, stretches)| {
             let mut part = file.clone();
             let (session, agent) = parse_owner(&name);
             part.artifact.agent = agent;
+            if is_shared {
+                part.source.get_or_insert_with(|| source.clone());
+            }
             part.slice = Some(Box::new(SessionSlice {
                 name,
                 ranges: stretches.into(),

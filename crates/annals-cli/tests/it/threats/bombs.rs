@@ -23,6 +23,86 @@ fn survives(stage: &Stage, limit: &str, verbs: &[&[&str]]) {
     }
 }
 
+/// CPU seconds that any of these commands may take. Each takes less than two.
+const TIME: &str = "ulimit -t 20";
+
+fn fast(stage: &Stage, layout: &str, verbs: &[&[&str]]) {
+    let root = format!("{layout}:{}", stage.root.display());
+    for verb in verbs {
+        let output = limited(stage, TIME, &[&["--root", root.as_str()], *verb].concat());
+        let run = stage.run_of(&output);
+        assert_eq!(run.code, 0, "{layout} {verb:?}: {run}");
+    }
+}
+
+/// OpenCode stored each message and each part in a file of its own.
+#[test]
+fn thousands_of_message_files_are_read_in_linear_time() {
+    let stage = Stage::empty();
+    let storage = stage.root.join("storage");
+    let put = |path: String, text: String| {
+        let path = storage.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    put(
+        "session/p/ses_1.json".to_owned(),
+        r#"{"id":"ses_1","directory":"/w","title":"t","version":"1.1","time":{"created":1,"updated":2}}"#.to_owned(),
+    );
+    for message in 0..6_000 {
+        put(
+            format!("message/ses_1/msg_{message}.json"),
+            format!(r#"{{"id":"msg_{message}","role":"user","time":{{"created":{message}}}}}"#),
+        );
+        for part in 0..2 {
+            put(
+                format!("part/msg_{message}/prt_{message}_{part}.json"),
+                format!(r#"{{"id":"prt_{message}_{part}","type":"text","text":"word {message}"}}"#),
+            );
+        }
+    }
+    fast(
+        &stage,
+        "opencode",
+        &[&["sessions"], &["show", "ses_1", "--last", "1"]],
+    );
+}
+
+/// Copilot stores the events of all sub-agents in the log of their session.
+#[test]
+fn log_with_a_thousand_sub_agents_is_derived_once() {
+    let stage = Stage::empty();
+    let log = stage.root.join(format!("session-state/{ID}/events.jsonl"));
+    fs::create_dir_all(log.parent().unwrap()).unwrap();
+    let event = |kind: &str, data: &str, agent: usize| {
+        format!(
+            "{{\"type\":\"{kind}\",\"data\":{data},\"id\":\"{kind}-{agent}\",\"timestamp\":\"2026-01-01T00:00:00Z\",\"agentId\":\"a{agent}\"}}\n"
+        )
+    };
+    let mut text = format!(
+        "{{\"type\":\"session.start\",\"data\":{{\"sessionId\":\"{ID}\",\"context\":{{\"cwd\":\"/w\"}}}},\"id\":\"e\",\"timestamp\":\"2026-01-01T00:00:00Z\"}}\n"
+    );
+    let content = format!(r#"{{"content":"{}"}}"#, "word ".repeat(200));
+    for agent in 0..1_000 {
+        text += &event(
+            "subagent.started",
+            r#"{"toolCallId":"c","agentType":"t"}"#,
+            agent,
+        );
+        text += &event("user.message", &content, agent);
+    }
+    fs::write(&log, text).unwrap();
+    stage.settle_times();
+    fast(
+        &stage,
+        "copilot",
+        &[
+            &["--no-index", "sessions"],
+            &["search", "word", "--limit", "1"],
+        ],
+    );
+}
+
 const LOOKING: [&[&str]; 12] = [
     &[],
     &["sessions", "--json"],

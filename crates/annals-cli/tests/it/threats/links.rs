@@ -18,7 +18,7 @@ struct Hole {
     log: &'static str,
 }
 
-const HOLES: [Hole; 4] = [
+const HOLES: [Hole; 9] = [
     Hole {
         layout: "claude-code",
         fixture: "branch-edited-prompt",
@@ -51,6 +51,50 @@ const HOLES: [Hole; 4] = [
         file: "projects/NEWnewNEWnewNEWnewNE/2026-03-01.jsonl",
         log: r#"{"type":"user","content":"SECRETWORD","timestamp":"2026-03-01T10:00:00.000Z","metadata":{"source":"cli","sessionId":"main"}}"#,
     },
+    Hole {
+        layout: "codex",
+        fixture: "0.80-s01-qa",
+        directory: "sessions/2026/12/02",
+        name: "rollout-2026-03-01T10-00-00-000000dd-0000-4000-8000-000000000001.jsonl",
+        file: "sessions/2026/12/01/rollout-2026-03-01T10-00-00-000000dd-0000-4000-8000-000000000001.jsonl",
+        log: r#"{"timestamp":"2026-03-01T10:00:00.000Z","type":"session_meta","payload":{"id":"000000dd-0000-4000-8000-000000000001","cwd":"/w","cli_version":"0.80.0","source":"cli"}}
+{"timestamp":"2026-03-01T10:00:01.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"SECRETWORD"}]}}"#,
+    },
+    Hole {
+        layout: "gemini",
+        fixture: "patches-tools",
+        directory: "tmp/outside",
+        name: "chats/session-2026-03-01T10-00-000000dd.jsonl",
+        file: "tmp/new/chats/session-2026-03-01T10-00-000000dd.jsonl",
+        log: r#"{"sessionId":"000000dd-0000-4000-8000-000000000001","projectHash":"x","startTime":"2026-03-01T10:00:00.000Z","lastUpdated":"2026-03-01T10:00:00.000Z","kind":"main"}
+{"id":"m1","timestamp":"2026-03-01T10:00:00.000Z","type":"user","content":"SECRETWORD"}"#,
+    },
+    Hole {
+        layout: "pi",
+        fixture: "0.73-s01-qa",
+        directory: "sessions/--outside--",
+        name: "2026-03-01T10-00-00-000Z_000000dd-0000-4000-8000-000000000001.jsonl",
+        file: "sessions/--new--/2026-03-01T10-00-00-000Z_000000dd-0000-4000-8000-000000000001.jsonl",
+        log: r#"{"type":"session","version":3,"id":"000000dd-0000-4000-8000-000000000001","timestamp":"2026-03-01T10:00:00.000Z","cwd":"/w"}
+{"type":"message","id":"000000d1","parentId":null,"timestamp":"2026-03-01T10:00:00.000Z","message":{"role":"user","content":"SECRETWORD"}}"#,
+    },
+    Hole {
+        layout: "qwen",
+        fixture: "0.24-s01-qa",
+        directory: "projects/-outside",
+        name: "chats/000000dd-0000-4000-8000-000000000001.jsonl",
+        file: "projects/-new/chats/000000dd-0000-4000-8000-000000000001.jsonl",
+        log: r#"{"uuid":"000000dd-0000-4000-8000-000000000002","parentUuid":null,"sessionId":"000000dd-0000-4000-8000-000000000001","timestamp":"2026-03-01T10:00:00.000Z","type":"user","cwd":"/w","version":"0.24.4","message":{"role":"user","parts":[{"text":"SECRETWORD"}]}}"#,
+    },
+    Hole {
+        layout: "copilot",
+        fixture: "1.0-s01-qa",
+        directory: "session-state/000000dd-0000-4000-8000-000000000001",
+        name: "events.jsonl",
+        file: "session-state/000000dd-0000-4000-8000-000000000002/events.jsonl",
+        log: r#"{"type":"session.start","data":{"sessionId":"000000dd-0000-4000-8000-000000000001","context":{"cwd":"/w"}},"id":"e1","timestamp":"2026-03-01T10:00:00.000Z","parentId":null}
+{"type":"user.message","data":{"content":"SECRETWORD"},"id":"e2","timestamp":"2026-03-01T10:00:01.000Z","parentId":"e1"}"#,
+    },
 ];
 
 /// Verbs that read sessions.
@@ -77,6 +121,7 @@ impl Hole {
         let stage = Stage::with_fixture_of(self.layout, self.fixture);
         let outside = stage.work().join("outside");
         fs::create_dir_all(outside.join("below")).unwrap();
+        fs::create_dir_all(outside.join(self.name).parent().unwrap()).unwrap();
         fs::write(outside.join(self.name), format!("{}\n", self.log)).unwrap();
         fs::write(outside.join("id_rsa"), "SECRETKEY").unwrap();
         // Both stages get the parent directory of the file.
@@ -395,5 +440,63 @@ fn root_in_the_current_directory_is_not_read_through_a_link() {
     if std::os::unix::fs::chown(&found, Some(54_321), None).is_ok() {
         let run = stage.bare(&["sessions"]);
         assert!(run.err.contains("belongs to another user"), "{run}");
+    }
+}
+
+/// A pipe in the place of any file, or a link to one, holds up no verb, whichever session it works on.
+#[test]
+fn pipes_in_any_layout_hold_up_no_verb() {
+    const VERBS: [&[&str]; 9] = [
+        &["sessions"],
+        &["search", "e"],
+        &["check"],
+        &["keep"],
+        &["archive", "latest", "--live", "--apply"],
+        &["delete", "latest", "--live", "--apply"],
+        &["clean", "--older-than", "1d", "--apply"],
+        &["fork", "latest"],
+        &["repair", "--apply"],
+    ];
+    for (layout, fixture) in [
+        // One of its threads continues another.
+        ("codex", "0.166-s03-fork"),
+        ("gemini", "made-sub-agent"),
+        ("pi", "0.87-s11-forkcli"),
+        ("qwen", "made-sub-agent"),
+        ("copilot", "1.0-s04-subagent"),
+        ("opencode", "1.1-s01-qa"),
+        ("droid", "0.215-s01-qa"),
+        ("cline", "3.0-s01-qa"),
+        ("aider", "0.86-s01-qa"),
+    ] {
+        let files = {
+            let stage = Stage::with_fixture_of(layout, fixture).without_notes();
+            let files = super::below(&stage.root).into_iter();
+            let files = files.filter(|(path, _)| path.is_file());
+            let within = |path: PathBuf| path.strip_prefix(&stage.root).unwrap().to_owned();
+            files.map(|(path, _)| within(path)).collect::<Vec<_>>()
+        };
+        for (number, file) in files.iter().take(6).enumerate() {
+            let stage = Stage::with_fixture_of(layout, fixture).without_notes();
+            let (path, pipe) = (stage.root.join(file), stage.work().join("pipe"));
+            fs::remove_file(&path).unwrap();
+            let is_link = number % 2 == 1;
+            let place = if is_link { &pipe } else { &path };
+            let made = std::process::Command::new("mkfifo").arg(place).status();
+            assert!(made.unwrap().success());
+            if is_link {
+                symlink(&pipe, &path).unwrap();
+            }
+            let root = format!("{layout}:{}", stage.root.display());
+            for verb in VERBS {
+                // `timeout` ends with 124.
+                let within = "exec timeout 60 \"$0\" \"$@\"";
+                let output =
+                    super::limited(&stage, within, &[&["--root", root.as_str()], verb].concat());
+                let code = output.status.code();
+                let what = format!("{layout} {} {verb:?}", file.display());
+                assert!(matches!(code, Some(0..=2)), "{what}: {code:?}");
+            }
+        }
     }
 }

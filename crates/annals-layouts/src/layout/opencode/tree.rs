@@ -9,6 +9,7 @@
 //! The lines are those of a database. Only the files of the session itself are read, so a sub-agent of
 //! a sub-agent belongs to a session with the name of the latter.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -114,16 +115,17 @@ fn to_lines(parts: &[FilePart<'_>]) -> Vec<u8> {
         })
         .collect();
     messages.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+    let mut parts_by_message: HashMap<&OsStr, Vec<String>> = HashMap::new();
+    for part in of_kind("part") {
+        let message = part.path.parent().and_then(Path::file_name);
+        let data = json(&String::from_utf8_lossy(part.bytes));
+        let record = format!("{{\"id\":{},\"data\":{data}}}", quote(&stem(part)));
+        let of_message = parts_by_message.entry(message.unwrap_or_default());
+        of_message.or_default().push(record);
+    }
     for (time, id, text) in messages {
-        let of_message = |part: &&FilePart<'_>| {
-            let dir = part.path.parent().and_then(Path::file_name);
-            dir == Some(OsStr::new(&id))
-        };
-        let parts = of_kind("part").filter(of_message).map(|part| {
-            let data = json(&String::from_utf8_lossy(part.bytes));
-            format!("{{\"id\":{},\"data\":{data}}}", quote(&stem(part)))
-        });
-        let parts = parts.collect::<Vec<_>>().join(",");
+        let parts = parts_by_message.remove(OsStr::new(&id)).unwrap_or_default();
+        let parts = parts.join(",");
         push(
             &mut out,
             &[

@@ -49,7 +49,9 @@ impl Redactor {
                     self.mask_options([&mut backup.base, &mut backup.stored, &mut backup.snippet]);
                 }
             }
-            Body::Agent { description, .. } => self.mask_options([description]),
+            Body::Agent {
+                kind, description, ..
+            } => self.mask_options([kind, description]),
             Body::Resume { .. }
             | Body::Settings { .. }
             | Body::SessionList(_)
@@ -75,7 +77,9 @@ impl Redactor {
     fn mask_block(&mut self, block: &mut Block) {
         match block {
             Block::Text(text) | Block::Thinking { text, .. } => self.mask_string(text),
-            Block::ToolUse { input, .. } => {
+            // The log decides the name too.
+            Block::ToolUse { name, input, .. } => {
+                self.mask_string(name);
                 if let Cow::Owned(masked) = self.mask_json(input) {
                     *input = masked;
                 }
