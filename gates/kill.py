@@ -249,6 +249,15 @@ def unreached(plan, tree):
             for path in sorted(made.keys() | wanted.keys()):
                 if made.get(path) != wanted.get(path) and not _mended(made.get(path), wanted.get(path)):
                     yield f"{path} is not what an undisturbed run makes"
+    elif plan.script.goal == "back":
+        yield from not_back(tree, _part(plan.first_root, "root/"))
+
+
+def not_back(tree, root):
+    """Yields logs of a root that were converted to another layout and did not come back."""
+    for path, content in root.items():
+        if path.endswith(".jsonl") and tree.get(path.replace("root/", "out/back/", 1)) != content:
+            yield f"{path} did not come back as it was"
 
 
 PLACE = re.compile(rb'^\{"offset":\d+,', re.MULTILINE)

@@ -7,6 +7,7 @@ command that starts with a path runs another program.
 
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 # Lists derived from logs: any process that finds one stale may replace it as a whole.
 SESSION_LISTS = (
@@ -77,7 +78,7 @@ class Script:
     finish: tuple = ()
     # What holds in the end: "token" (it is where an undisturbed run puts it), "latest" (the same
     # for the last acknowledged token, or a later one in its place), "undone" (the root is as it was
-    # at first), "same" (the result is that of an undisturbed run).
+    # at first), "same" (the result is that of an undisturbed run), "back" (`out/back` has the logs of the root).
     goal: str = "token"
     # Files that the operation is meant to remove permanently.
     removes: tuple = ()
@@ -105,6 +106,9 @@ ALONE = {name: FAMILY[name] for name in ("claude-code", "clog", "orchestrator")}
 CHORUS = {"chorus": PLAIN["chorus"]}
 
 PYTHON = shutil.which("python3")
+# Copies a root, to which a session is converted.
+COPY = "import shutil, sys; shutil.copytree(sys.argv[1], sys.argv[2])"
+DATABASE = str(Path(__file__).resolve().parent.parent / "fixtures" / "opencode" / ROWS["opencode"])
 # Another program truncates every log, so that the archived content becomes an earlier version.
 SHORTEN = """
 import pathlib, sys
@@ -191,6 +195,33 @@ SCRIPTS = (
         goal="latest",
     ),
     Script("compact in a database", ROWS, ("compact", "{id}", "--summary", "{token}")),
+    Script("note in a database", ROWS, ("notes", "add", "{id}", "{token}")),
+    Script("tag in a database", ROWS, ("tag", "{id}", "{token}")),
+    Script(
+        "todo in a database",
+        ROWS,
+        ("todos", "add", "{id}", "{token}"),
+        changes=("root/opencode.db/todo",),
+    ),
+    Script("fork in a database", ROWS, ("fork", "{id}", "--title", "{token}")),
+    Script(
+        "sub-agent in a database",
+        ROWS,
+        ("append", "{id}", "--agent", "ses_gate0000000001", "-m", "{token}"),
+    ),
+    Script(
+        "convert to a database",
+        {"claude-code": PLAIN["claude-code"], "codex": PLAIN["codex"], "gemini": PLAIN["gemini"]},
+        ("convert", "{layout}:{root}", "--to", "opencode", "--into", "{base}/out/database"),
+        prepare=((PYTHON, "-I", "-S", "-c", COPY, DATABASE, "{base}/out/database"),),
+        finish=(("convert", "opencode:{base}/out/database", "--to", "{layout}", "--into", "{base}/out/back"),),
+        goal="back",
+    ),
+    Script(
+        "append to a sub-agent",
+        {name: PLAIN[name] for name in ("claude-code", "codex", "gemini", "pi", "qwen", "copilot")},
+        ("append", "{id}", "--agent", "0199d6a0-0000-7000-8000-0000000000aa", "-m", "{token}"),
+    ),
     Script(
         "set a state document",
         {"clog": "every-role-and-channel"},

@@ -68,7 +68,7 @@ static SESSION_STORE: RowFormat = RowFormat::list_of_sessions(
 );
 
 /// Kind of the document with a session's title.
-const WORKSPACE: ArtifactKind = ArtifactKind::SessionState;
+const WORKSPACE: ArtifactKind = ArtifactKind::TitleFile;
 
 /// Directories of a session that its program fills.
 const STATE: [&str; 4] = ["checkpoints", "rewind-file-snapshots", "files", "research"];
@@ -112,11 +112,11 @@ impl Layout for Copilot {
     }
 
     fn classify(&self, path: &Path) -> Option<Artifact> {
-        let state = |session: &str, name: Option<String>| {
+        let of_session = |session: &str, kind: ArtifactKind, name: Option<String>| {
             Some(Artifact {
                 session: Some(SessionId::new(session).ok()?),
                 name,
-                ..Artifact::new(WORKSPACE)
+                ..Artifact::new(kind)
             })
         };
         if is_removed(path) {
@@ -126,11 +126,14 @@ impl Layout for Copilot {
             [SESSIONS, session, LOG] if is_session(session) => {
                 Some(session_log(SessionId::new(session).ok()?))
             }
-            [SESSIONS, session, TITLE] if is_session(session) => state(session, None),
+            [SESSIONS, session, TITLE] if is_session(session) => {
+                of_session(session, WORKSPACE, None)
+            }
             [SESSIONS, session, first, ref rest @ ..]
                 if is_session(session) && STATE.contains(&first) && !rest.is_empty() =>
             {
-                state(session, Some(format!("{first}/{}", rest.join("/"))))
+                let name = format!("{first}/{}", rest.join("/"));
+                of_session(session, ArtifactKind::SessionState, Some(name))
             }
             _ => {
                 let mut own = own_files::classify(path)?;
@@ -145,8 +148,8 @@ impl Layout for Copilot {
     fn path_for(&self, artifact: &Artifact) -> PathBuf {
         let file = match (artifact.kind, &artifact.name) {
             (ArtifactKind::SharedLog, _) => LOG,
-            (WORKSPACE, Some(name)) => name,
-            (WORKSPACE, None) => TITLE,
+            (ArtifactKind::SessionState, Some(name)) => name,
+            (WORKSPACE, _) => TITLE,
             _ => return own_files::path_for(artifact).unwrap_or_default(),
         };
         match &artifact.session {
