@@ -192,16 +192,17 @@ impl LaterChanges {
 }
 
 fn is_carried_over(entry: &Entry) -> bool {
-    matches!(
-        entry.body,
-        Body::Message(_)
-            | Body::Compaction { .. }
-            | Body::System { .. }
-            | Body::Summary { .. }
-            | Body::Note { .. }
-            | Body::Title { .. }
-            | Body::Tag { .. }
-    )
+    match &entry.body {
+        // Qwen Code records an answer before it has any part.
+        Body::Message(message) => !message.blocks.is_empty(),
+        Body::Compaction { .. }
+        | Body::System { .. }
+        | Body::Summary { .. }
+        | Body::Note { .. }
+        | Body::Title { .. }
+        | Body::Tag { .. } => true,
+        _ => false,
+    }
 }
 
 fn draft(writer: &dyn Writer, entry: Entry) -> Draft {

@@ -473,8 +473,8 @@ impl Session {
         if let Some(cwd) = self.directories().last() {
             return Some((*cwd).to_owned());
         }
-        let known = self.folder_directory.clone();
-        known.or_else(|| FolderHints::new(std::iter::once(&self.files)).directory(&self.files))
+        let project = self.info(None).project;
+        (!project.guessed && project.path.starts_with('/')).then_some(project.path)
     }
 }
 
