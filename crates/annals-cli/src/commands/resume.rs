@@ -61,7 +61,7 @@ pub(crate) fn run(args: &ResumeArgs, context: &mut Context) -> Result<Outcome> {
     let target = context.find(&name)?;
     target.refuse_agent()?;
     let session = Session::read(target.files)?;
-    let cwd = session.directories().last().map(|cwd| (*cwd).to_owned());
+    let cwd = session.working_directory();
     let is_dry = args.print || context.json;
     if let Some(cwd) = cwd
         .as_deref()
@@ -155,17 +155,18 @@ fn convert_into(
     if root.layout.writer().is_none()
         && let Some(id) = convert::session_id_in_rows(root, session)?
     {
-        return match is_dry {
-            true => Ok(id),
-            false => {
-                let options = context.write_options();
-                Ok(convert::continue_in_rows(
-                    &context.store,
-                    session,
-                    root,
-                    options,
-                )?)
-            }
+        if is_dry {
+            return Ok(id);
+        }
+        let options = context.write_options();
+        let continued = convert::continue_in_rows(&context.store, session, root, options)?;
+        return match continued.difference {
+            None => Ok(id),
+            Some(why) => bail!(
+                "session {} is in {} already, but {why}; `annals fork` makes a session that can be converted, and `annals resume {id}` opens the one that is there",
+                session.files.id,
+                root.path.display()
+            ),
         };
     }
     let selection = ConvertSelection::Sessions(vec![session.files.clone()]);

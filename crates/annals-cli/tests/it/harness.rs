@@ -39,6 +39,12 @@ pub(crate) struct RunCost {
     pub(crate) cpu_ticks: u64,
 }
 
+/// Copies a fixture of a layout to a new directory.
+pub(crate) fn copy_fixture(layout: &str, fixture: &str, to: &Path) {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    copy(&fixtures.join(layout).join(fixture), to);
+}
+
 impl Stage {
     /// A root that does not exist yet.
     pub(crate) fn empty() -> Self {
@@ -60,8 +66,7 @@ impl Stage {
     pub(crate) fn with_fixture_of(layout: &'static str, fixture: &str) -> Self {
         let mut stage = Stage::empty();
         stage.layout = layout;
-        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
-        copy(&fixtures.join(layout).join(fixture), &stage.root);
+        copy_fixture(layout, fixture, &stage.root);
         stage.settle();
         stage
     }

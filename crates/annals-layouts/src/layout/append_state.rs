@@ -74,6 +74,9 @@ impl AppendState {
     /// Key of a new session's title.
     pub const TITLE: &'static str = "title";
 
+    /// Key of a session that a conversion writes: its records are marked as converted.
+    pub const CONVERTED: &'static str = "converted";
+
     /// State of a log about which nothing is known yet.
     pub fn new(session: SessionId, log: Artifact) -> Self {
         AppendState {

@@ -354,7 +354,7 @@ fn resume(context: &Context, open: &annals::service::OpenSession) -> Result<Resu
     let session = &open.session;
     session.files.refuse_archived()?;
     let root = session.root();
-    let cwd = session.directories().last().map(|cwd| (*cwd).to_owned());
+    let cwd = session.working_directory();
     if let Some(cwd) = cwd
         .as_deref()
         .filter(|cwd| !std::path::Path::new(cwd).is_dir())

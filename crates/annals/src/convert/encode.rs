@@ -38,10 +38,10 @@ use self::agent::agent_purpose;
 use self::exported_records::{ExportedRecords, is_from_layout};
 
 use super::links::Links;
-use super::origin::{self, GENERATED, Header, MAX_INLINE, SourceFile, SourcePosition};
-use super::other_files::{source_file, to_json, write_whole_file};
+use super::origin::{self, GENERATED, Header, MAX_INLINE, SourcePosition, have_same_sizes};
+use super::other_files::{to_json, write_whole_file};
 use super::restore_filter::RestoreFilter;
-use super::source::{SourceLine, each_line};
+use super::source::{SOURCE_CHANGED, SourceLine, each_line, source_files};
 use super::summary::{MEMBER_PREFIX, artifact_label, lost_members};
 use super::{Counts, SessionOutcome, TargetIds, later_changes, restore};
 use crate::store::staging::{StagedFile, StagingDir};
@@ -358,11 +358,7 @@ impl<'a> SessionEncoder<'a> {
 
     /// Creates the origin file and the logs.
     fn begin_files(&mut self) -> Result<()> {
-        let files: Vec<&RootFile> = self.sources();
-        let mut listed = Vec::new();
-        for file in &files {
-            listed.push(source_file(&self.session.files.root, &file.path)?);
-        }
+        let listed = source_files(&self.session.files)?;
         if self.target.origin {
             let layout = self.session.root().layout.name();
             let id = self.session.files.id.as_str();
@@ -414,26 +410,8 @@ impl<'a> SessionEncoder<'a> {
         if header.partial != matches!(self.part, SessionPart::Path(_)) {
             return Ok(Some("a different part was converted"));
         }
-        let mut now = Vec::new();
-        for file in self.sources() {
-            now.push(source_file(&self.session.files.root, &file.path)?);
-        }
-        let sizes = |files: &[SourceFile]| -> Vec<(String, u64)> {
-            let sizes = files.iter().map(|file| (file.path.clone(), file.len));
-            sizes.collect()
-        };
-        let same = sizes(&header.files) == sizes(&now);
-        Ok((!same).then_some("the source has changed since"))
-    }
-
-    /// Returns all files of the session, in the order of their numbers.
-    fn sources(&self) -> Vec<&'a RootFile> {
-        let files = &self.session.files;
-        let logs = files.logs().flat_map(RootFile::volumes);
-        let notes = files.notes();
-        let others = files.attachments.iter();
-        let others = others.filter(|file| file.artifact.kind != ArtifactKind::Notes);
-        logs.chain(notes).chain(others).collect()
+        let same = have_same_sizes(&header.files, &source_files(&self.session.files)?);
+        Ok((!same).then_some(SOURCE_CHANGED))
     }
 
     /// Ends the main log with a line of the conversation that is resumed, in layouts whose program

@@ -11,7 +11,9 @@ use crate::store::{
 use annals_jsonl::{TailReader, open_to_read};
 use annals_layouts::Subject;
 use annals_layouts::layout::{Spawn, Writer};
-use annals_layouts::model::{ArtifactKind, Body, Draft, Entry, EntryId, Outline, SessionId, Todo};
+use annals_layouts::model::{
+    ArtifactKind, Body, Draft, Entry, EntryId, Fact, Framing, Outline, OutlineKind, SessionId, Todo,
+};
 use annals_layouts::tree::IdIndex;
 
 use super::origin::{Header, ListedTitle, TitleMember};
@@ -79,11 +81,13 @@ pub(super) fn find_changes(
     fresh: &HashMap<std::path::PathBuf, Vec<u64>>,
 ) -> Result<LaterChanges> {
     let mut since = LaterChanges::default();
-    let listed = files.listed_title();
-    if let Some(given) = listed_title(files)?
-        && given.title != listed
+    let given = listed_title(files)?;
+    let in_rows = files.is_in_database();
+    if let Some(given) = &given
+        && !in_rows
+        && given.title != files.listed_title()
     {
-        since.title = listed;
+        since.title = files.listed_title();
     }
     let has_todos = files
         .attachments
@@ -93,6 +97,11 @@ pub(super) fn find_changes(
         return Ok(since);
     }
     let session = Session::read(files.clone())?;
+    // The program of a database names a session that has no title.
+    if in_rows && let Some(given) = given.and_then(|given| given.title) {
+        let title = session.title().map(|title| title.text);
+        since.title = title.filter(|title| *title != given);
+    }
     if todos_digest(&session)? != header.todos {
         since.todos = main_todos(&session)?;
     }
@@ -140,10 +149,20 @@ impl LaterChanges {
         spawn: Option<Spawn>,
         fresh: &HashMap<std::path::PathBuf, Vec<u64>>,
     ) -> Result<()> {
+        let in_rows = matches!(file.artifact.framing, Framing::Rows(_));
         let is_new = |outline: &Outline| {
+            let is_annotation =
+                |fact: &Fact| matches!(fact, Fact::Note(_) | Fact::Tag(_) | Fact::Summary(..));
+            // Annotations are parts of the newest message, and not converted to a database.
+            if in_rows && outline.facts.iter().any(is_annotation) {
+                return true;
+            }
+            let is_message = outline.kind.is_message() || outline.kind == OutlineKind::Compaction;
             let volume = file.volume(outline.volume);
             let offsets = fresh.get(&volume.path);
-            offsets.is_some_and(|offsets| offsets.binary_search(&outline.span.offset).is_ok())
+            (is_message || !in_rows)
+                && offsets
+                    .is_some_and(|offsets| offsets.binary_search(&outline.span.offset).is_ok())
         };
         let outlines = &scan.outlines;
         let wanted: Vec<usize> = (0..outlines.len())
@@ -173,16 +192,17 @@ impl LaterChanges {
 }
 
 fn is_carried_over(entry: &Entry) -> bool {
-    matches!(
-        entry.body,
-        Body::Message(_)
-            | Body::Compaction { .. }
-            | Body::System { .. }
-            | Body::Summary { .. }
-            | Body::Note { .. }
-            | Body::Title { .. }
-            | Body::Tag { .. }
-    )
+    match &entry.body {
+        // Qwen Code records an answer before it has any part.
+        Body::Message(message) => !message.blocks.is_empty(),
+        Body::Compaction { .. }
+        | Body::System { .. }
+        | Body::Summary { .. }
+        | Body::Note { .. }
+        | Body::Title { .. }
+        | Body::Tag { .. } => true,
+        _ => false,
+    }
 }
 
 fn draft(writer: &dyn Writer, entry: Entry) -> Draft {

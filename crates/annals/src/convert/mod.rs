@@ -47,7 +47,7 @@ use target_ids::TargetIds;
 
 pub use import::{ExportContents, ExportSource, ImportOptions, Imported, Importer};
 pub use plan::{ConvertPlan, plan, plan_into_root, plan_without_archived};
-pub use rows::{continue_in_rows, session_id_in_rows};
+pub use rows::{ContinuedSession, continue_in_rows, session_id_in_rows};
 
 /// Source of a conversion: a root, a project, sessions or a conversation.
 #[derive(Clone, Debug)]
@@ -177,7 +177,7 @@ pub fn run(
 ) -> Result<ConvertReport> {
     let root = &plan.target;
     let Some(writer) = root.layout.writer() else {
-        return rows::run(plan, progress);
+        return rows::run(plan, options, progress);
     };
     let stage = StagingDir::open(root)?;
     let there = shared_record_counts(root);

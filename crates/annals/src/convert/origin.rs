@@ -115,6 +115,15 @@ impl Header {
     }
 }
 
+/// Returns whether two lists of source files have the same files with the same sizes.
+pub(super) fn have_same_sizes(files: &[SourceFile], others: &[SourceFile]) -> bool {
+    let sizes = |files: &[SourceFile]| -> Vec<(String, u64)> {
+        let sizes = files.iter().map(|file| (file.path.clone(), file.len));
+        sizes.collect()
+    };
+    sizes(files) == sizes(others)
+}
+
 /// Position of a line in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SourcePosition {

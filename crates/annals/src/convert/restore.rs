@@ -15,7 +15,7 @@ use crate::store::{Root, RootFile, SessionFiles, unnumbered_record};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{MAX_LINE, RangeReader, Scanner, open_to_read};
 use annals_layouts::layout::{Decoder, ORIGIN_FILE, Writer};
-use annals_layouts::model::ArtifactKind;
+use annals_layouts::model::{ArtifactKind, Framing};
 
 use super::encode::Target;
 use super::origin::{self, Header, RecordOrigin, SourcePosition};
@@ -104,10 +104,31 @@ fn open_streams(files: &SessionFiles) -> Result<Vec<OriginReader>> {
         streams.push(OriginReader::open(&file.path)?);
     }
     let logs = files.logs().flat_map(RootFile::volumes);
+    // The records of a database have no lines of the source.
+    let logs = logs.filter(|file| !is_in_rows(file));
     for file in logs.chain(files.notes()) {
         streams.push(OriginReader::open_log(&files.root, file)?);
     }
     Ok(streams)
+}
+
+fn is_in_rows(file: &RootFile) -> bool {
+    matches!(file.artifact.framing, Framing::Rows(_))
+}
+
+/// Returns the offsets of records that were written to a database after the conversion.
+fn added_rows(root: &Root, file: &RootFile) -> Result<Vec<u64>> {
+    let failed = |error| Error::io("read", &file.path, error);
+    let records = file.open()?;
+    let mut decoder = root.decoder(file);
+    let mut lines = Scanner::new(RangeReader::from_offset(&records, 0));
+    let mut added = Vec::new();
+    while let Some(line) = lines.next().map_err(failed)? {
+        let whole = decoder.full_record(&unnumbered_record(&line));
+        let origin = origin::decode_record(whole.as_deref().unwrap_or(line.bytes));
+        added.extend((origin == RecordOrigin::Added).then_some(line.offset));
+    }
+    Ok(added)
 }
 
 /// Returns the changes made after the conversion, from files that have been read to their end.
@@ -125,6 +146,10 @@ fn changes_since(
                 .or_default()
                 .extend(stream.added_offsets);
         }
+    }
+    let logs = files.logs().flat_map(RootFile::volumes);
+    for file in logs.filter(|file| is_in_rows(file)) {
+        fresh.insert(file.path.clone(), added_rows(&files.root, file)?);
     }
     fresh
         .values_mut()

@@ -4,12 +4,32 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::store::{RootFile, SessionSlice};
+use crate::store::{RootFile, SessionFiles, SessionSlice};
 use annals_jsonl::{self as jsonl, Line, LineEnding, OpenLog, RangeReader, Scanner};
 use annals_layouts::layout::Record;
-use annals_layouts::model::{Framing, Span};
+use annals_layouts::model::{ArtifactKind, Framing, Span};
 
-use super::origin::{LineEnd, MAX_PIECE};
+use super::origin::{LineEnd, MAX_PIECE, SourceFile};
+use super::other_files::source_file;
+
+/// Why a session is not that of an earlier conversion.
+pub(super) const SOURCE_CHANGED: &str = "the source has changed since";
+
+/// Returns all files of a session, in the order of their numbers.
+pub(super) fn sources(files: &SessionFiles) -> Vec<&RootFile> {
+    let logs = files.logs().flat_map(RootFile::volumes);
+    let notes = files.notes();
+    let others = files.attachments.iter();
+    let others = others.filter(|file| file.artifact.kind != ArtifactKind::Notes);
+    logs.chain(notes).chain(others).collect()
+}
+
+/// Returns the metadata of all files of a session.
+pub(super) fn source_files(files: &SessionFiles) -> Result<Vec<SourceFile>> {
+    let sources = sources(files).into_iter();
+    let sources = sources.map(|file| source_file(&files.root, &file.path));
+    sources.collect()
+}
 
 /// A line of the source.
 pub(super) struct SourceLine<'a> {

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use annals_jsonl as jsonl;
 use annals_jsonl::Error as FileError;
 use annals_layouts::layout::{Change, Edit};
-use annals_layouts::model::{Artifact, Body, Todo};
+use annals_layouts::model::{Artifact, Body, Framing, Todo};
 
 use super::Root;
 use super::append_point::decode_records;
@@ -24,6 +24,10 @@ impl SessionWriter {
         &self,
         mut edit: impl FnMut(&Path, &[u8], Vec<Todo>) -> Result<Vec<Todo>, E>,
     ) -> Result<Vec<Todo>, E> {
+        let framing = self.append_point().file.artifact.framing;
+        if let Framing::Rows(format) = framing {
+            return self.edit_todos_in_rows(format, |path, list| edit(path, &[], list));
+        }
         let writer = layout_writer(&self.root)?;
         let head = self.append_point().state.clone();
         let encoded = |list: &[Todo]| -> Result<(PathBuf, Vec<u8>)> {

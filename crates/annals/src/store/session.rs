@@ -466,6 +466,16 @@ impl Session {
         seen.sort_unstable_by_key(|(_, at)| *at);
         seen.into_iter().map(|(path, _)| path).collect()
     }
+
+    /// Returns the directory in which the session would go on: the last one that its records name, or
+    /// else that of its project.
+    pub fn working_directory(&self) -> Option<String> {
+        if let Some(cwd) = self.directories().last() {
+            return Some((*cwd).to_owned());
+        }
+        let project = self.info(None).project;
+        (!project.guessed && project.path.starts_with('/')).then_some(project.path)
+    }
 }
 
 fn is_todos(outline: &Outline) -> bool {

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::json::{Flag, Raw, Text, object};
+use crate::json::{Flag, Raw, Text, object, scanner};
 use crate::layout::entry_outline;
 use crate::layout::usage_fields::decode_time;
 use crate::layout::{Decoded, Decoder, Record, annotations};
@@ -95,7 +95,10 @@ impl LineDecoder {
             };
         }
         let read = record.object(out, |text| {
-            let derived: Derived<'_> = serde_json::from_str(text)?;
+            let derived: Derived<'_> = match scanner::parse(text) {
+                Some(derived) => derived,
+                None => serde_json::from_str(text)?,
+            };
             fault = derived.fault.owned();
             Ok(decoding(&derived, record.span))
         });
@@ -145,12 +148,12 @@ impl Decoder for LineDecoder {
 
 /// Returns whether an object is a line of a rollout and not part of one.
 fn is_record(object: &str) -> bool {
-    let line: Line<'_> = Raw(Some(object)).parse();
+    let line: Line<'_> = Raw(Some(object)).parse_fast();
     line.kind.non_empty().is_some() && line.payload.is_some() && line.timestamp.is_some()
 }
 
 fn decoding(derived: &Derived<'_>, span: Span) -> Decoding {
-    let line: Line<'_> = derived.record.parse();
+    let line: Line<'_> = derived.record.parse_fast();
     let mut found = Decoding {
         continues: derived.continues.0,
         resumes: derived.resumes.0,
@@ -168,7 +171,7 @@ fn decoding(derived: &Derived<'_>, span: Span) -> Decoding {
     let body = match kind.strip_prefix(HIDDEN).unwrap_or(kind) {
         "note" if kind != "note" => annotations::body(line.payload),
         "session_meta" if derived.thread.0 => {
-            let meta: Meta<'_> = line.payload.parse();
+            let meta: Meta<'_> = line.payload.parse_fast();
             context.cwd = meta.cwd.owned();
             context.version = meta.version.owned();
             context.git_branch = meta.git.branch.owned();
@@ -184,24 +187,24 @@ fn decoding(derived: &Derived<'_>, span: Span) -> Decoding {
             }
         }
         "turn_context" => {
-            let turn: Context<'_> = line.payload.parse();
+            let turn: Context<'_> = line.payload.parse_fast();
             context.cwd = turn.cwd.owned();
             opaque()
         }
         // The compaction before it has a line of its own.
         "compacted" if line.annex.compact.0 => {
-            Body::Message(summary_message(&line.payload.parse()))
+            Body::Message(summary_message(&line.payload.parse_fast()))
         }
         "compacted" => {
-            let compacted: Compacted<'_> = line.payload.parse();
+            let compacted: Compacted<'_> = line.payload.parse_fast();
             summary = Some(summary_message(&compacted));
             Body::Compaction {
                 text: String::new(),
             }
         }
-        "response_item" => item_body(&line.payload.parse(), derived).unwrap_or_else(opaque),
+        "response_item" => item_body(&line.payload.parse_fast(), derived).unwrap_or_else(opaque),
         "event_msg" => {
-            let event: Event<'_> = line.payload.parse();
+            let event: Event<'_> = line.payload.parse_fast();
             match event.notice() {
                 Some((kind, text)) => Body::System {
                     subtype: kind.to_owned(),

@@ -24,7 +24,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use crate::json::{Raw, Text, object, quote};
+use crate::json::{Raw, Text, object, quote, scanner};
 use crate::layout::usage_fields::decode_count;
 use crate::layout::{AGENT_SEPARATOR, PROGRAM};
 use crate::model::DocumentFormat;
@@ -130,7 +130,8 @@ impl<'a> Fold<'a> {
         let number = self.lines.len();
         let text = std::str::from_utf8(line).ok().map(str::trim);
         let text = text.filter(|text| text.starts_with('{'));
-        let parsed = text.and_then(|text| serde_json::from_str::<Line<'a>>(text).ok());
+        let parsed: Option<Line<'a>> =
+            text.and_then(|text| scanner::parse(text).or_else(|| serde_json::from_str(text).ok()));
         let slot = parsed.map(|line| self.slot(number, &line));
         self.lines.push((line, slot));
     }
@@ -144,27 +145,27 @@ impl<'a> Fold<'a> {
         match line.kind.or_empty() {
             "session_meta" => {
                 let agent = line.annex.id.owned().filter(|_| is_ours);
-                self.thread(line.payload.parse(), agent, &mut slot);
+                self.thread(line.payload.parse_fast(), agent, &mut slot);
             }
             _ if is_ours || line.annex.id.non_empty().is_some() => {
                 self.own_line(number, line, &mut slot);
             }
             "turn_context" => {
-                let context: Context<'a> = line.payload.parse();
+                let context: Context<'a> = line.payload.parse_fast();
                 self.model = context.model.owned().or(self.model.take());
             }
-            "response_item" => self.item(number, &line.payload.parse(), &mut slot),
-            "event_msg" => self.event(number, line, &line.payload.parse(), &mut slot),
+            "response_item" => self.item(number, &line.payload.parse_fast(), &mut slot),
+            "event_msg" => self.event(number, line, &line.payload.parse_fast(), &mut slot),
             "compacted" => {
                 self.chain(number, None, &mut slot);
                 self.last = slot.id.as_deref().map(items::summary_id);
                 self.end_reply();
             }
             "token_usage_record" => {
-                let record: UsageRecord<'a> = line.payload.parse();
-                let spent = counts(record.usage.parse(), &mut slot);
+                let record: UsageRecord<'a> = line.payload.parse_fast();
+                let spent = counts(record.usage.parse_fast(), &mut slot);
                 if record.thread.is_some() {
-                    self.total = counts(record.thread.parse(), &mut slot);
+                    self.total = counts(record.thread.parse_fast(), &mut slot);
                 } else {
                     for (total, new) in self.total.iter_mut().zip(spent) {
                         *total = total.saturating_add(new);
@@ -184,7 +185,7 @@ impl<'a> Fold<'a> {
     fn own_line(&mut self, number: usize, line: &Line<'a>, slot: &mut Slot) {
         let annex = &line.annex;
         let kind = line.kind.or_empty();
-        let item: Item<'a> = line.payload.parse();
+        let item: Item<'a> = line.payload.parse_fast();
         match kind.strip_prefix(HIDDEN).unwrap_or(kind) {
             "response_item" | "compacted" | "compaction" | "system" => {}
             "event_msg" if annex.id.non_empty().is_some() => {}
@@ -232,7 +233,7 @@ impl<'a> Fold<'a> {
     fn spawned(&self, item: &Item<'a>) -> Option<String> {
         let is_result = item.output.is_some() && self.spawns.contains(item.call.or_empty());
         let result = item.output.text().filter(|_| is_result)?;
-        let result: SpawnResult<'_> = Raw(Some(&result)).parse();
+        let result: SpawnResult<'_> = Raw(Some(&result)).parse_fast();
         result.agent.owned()
     }
 
@@ -298,7 +299,7 @@ impl<'a> Fold<'a> {
                 self.end_reply();
             }
             "token_count" if !line.ordinal.is_some() && event.info.total.is_some() => {
-                let total = counts(event.info.total.parse(), slot);
+                let total = counts(event.info.total.parse_fast(), slot);
                 let mut spent = total;
                 for (new, before) in spent.iter_mut().zip(self.total) {
                     *new = new.saturating_sub(before);
@@ -393,33 +394,43 @@ impl<'a> Fold<'a> {
     }
 
     fn write(&self, mut out: Vec<u8>) -> Vec<u8> {
+        let bytes: usize = self.lines.iter().map(|(line, _)| line.len()).sum();
+        // Most lines get their session, id, parent and response.
+        out.reserve(bytes + self.lines.len() * 256);
+        let session = self.session.as_deref().map(quote);
         for (line, slot) in &self.lines {
             let (Some(slot), Ok(text)) = (slot, std::str::from_utf8(line)) else {
                 out.extend_from_slice(line);
                 continue;
             };
-            let mut members = Vec::new();
-            let mut add = |name: &str, value: Option<String>| {
-                members.extend(value.map(|value| format!("\"{name}\":{value}")));
+            out.push(b'{');
+            let mut add = |name: &str, value: Option<&str>| {
+                let Some(value) = value else { return };
+                for part in ["\"", name, "\":", value, ","] {
+                    out.extend_from_slice(part.as_bytes());
+                }
             };
             let quoted = |text: &Option<String>| text.as_deref().map(quote);
-            let flag = |is: bool| is.then(|| "true".to_owned());
-            add("session", quoted(&self.session).filter(|_| slot.named));
+            let flag = |is: bool| is.then_some("true");
+            add("session", session.as_deref().filter(|_| slot.named));
             add("thread", flag(slot.thread));
-            add("id", quoted(&slot.id));
-            add("parent", quoted(&slot.parent));
+            add("id", quoted(&slot.id).as_deref());
+            add("parent", quoted(&slot.parent).as_deref());
             add("continues", flag(slot.continues));
             add("human", flag(slot.human));
-            add("model", quoted(&slot.model));
-            add("response", quoted(&slot.response));
-            add("usage", slot.usage.map(|counts| format!("{counts:?}")));
-            add("fault", quoted(&slot.fault));
-            add("spawned", quoted(&slot.spawned));
+            add("model", quoted(&slot.model).as_deref());
+            add("response", quoted(&slot.response).as_deref());
+            let usage = slot.usage.map(|counts| format!("{counts:?}"));
+            add("usage", usage.as_deref());
+            add("fault", quoted(&slot.fault).as_deref());
+            add("spawned", quoted(&slot.spawned).as_deref());
             add("resumes", flag(slot.resumes));
-            add("leaf", quoted(&slot.leaf));
-            add("ordinal", slot.ordinal.map(|ordinal| ordinal.to_string()));
-            add("record", Some(text.trim().to_owned()));
-            out.extend_from_slice(format!("{{{}}}", members.join(",")).as_bytes());
+            add("leaf", quoted(&slot.leaf).as_deref());
+            let ordinal = slot.ordinal.map(|ordinal| ordinal.to_string());
+            add("ordinal", ordinal.as_deref());
+            for part in ["\"record\":", text.trim(), "}"] {
+                out.extend_from_slice(part.as_bytes());
+            }
             out.extend(text.ends_with('\n').then_some(b'\n'));
         }
         out

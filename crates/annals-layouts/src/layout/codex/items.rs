@@ -177,7 +177,7 @@ impl<'a> Item<'a> {
             return !kinds.iter().any(by_person);
         }
         let first = self.content.list().into_iter().next();
-        let first = first.map(Raw::parse::<Part<'_>>).unwrap_or_default();
+        let first = first.map(Raw::parse_fast::<Part<'_>>).unwrap_or_default();
         let text = first.text.or_empty().trim_start();
         INJECTED.iter().any(|beginning| text.starts_with(beginning))
     }
@@ -187,7 +187,7 @@ impl<'a> Item<'a> {
         if let Some(text) = content.text() {
             return vec![Block::Text(text.into_owned())];
         }
-        let parts = content.list().into_iter().map(Raw::parse::<Part<'_>>);
+        let parts = content.list().into_iter().map(Raw::parse_fast::<Part<'_>>);
         let blocks = parts.filter_map(|part| match part.image.owned() {
             Some(url) => Some(Block::Image {
                 media_type: String::new(),
@@ -201,7 +201,7 @@ impl<'a> Item<'a> {
     /// Returns the summary of reasoning, or the reasoning itself.
     pub(super) fn reasoning(&self) -> String {
         let texts = |list: Raw<'a>| {
-            let parts = list.list().into_iter().map(Raw::parse::<Part<'_>>);
+            let parts = list.list().into_iter().map(Raw::parse_fast::<Part<'_>>);
             let texts = parts.filter_map(|part| part.text.owned());
             texts.collect::<Vec<_>>().join("\n\n")
         };
@@ -275,7 +275,7 @@ pub(super) fn is_failure(output: &[Block]) -> bool {
 /// Returns the blocks of an item, and whether it is the result of a tool that failed. A result has the
 /// blocks of its output.
 pub(super) fn decode(payload: Raw<'_>) -> (Vec<Block>, bool) {
-    let item: Item<'_> = payload.parse();
+    let item: Item<'_> = payload.parse_fast();
     match item.kind.or_empty() {
         "function_call" => {
             let call = Block::ToolUse {
@@ -296,7 +296,7 @@ pub(super) fn decode(payload: Raw<'_>) -> (Vec<Block>, bool) {
 
 /// Returns whether the program would send an item if its line were not hidden.
 pub(super) fn is_sendable(payload: Raw<'_>, annex: &Extension<'_>) -> bool {
-    let item: Item<'_> = payload.parse();
+    let item: Item<'_> = payload.parse_fast();
     let is_empty = item.kind.get() == Some("message") && item.content.list().is_empty();
     !is_empty && !annex.api_error.0
 }

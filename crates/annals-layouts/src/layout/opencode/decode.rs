@@ -48,7 +48,10 @@ object! {
 }
 
 object! {
-    struct OwnMembers<'a> { "program" => program: Text<'a>, }
+    struct OwnMembers<'a> {
+        "program" => program: Text<'a>,
+        "origin" => origin: Raw<'a>,
+    }
 }
 
 object! {
@@ -130,6 +133,9 @@ pub(super) const REASONING: &str = "annals-reasoning";
 /// Ending of the id of the entry with the results of a message.
 pub(super) const RESULTS: &str = "-results";
 
+/// Origin of a message that a conversion wrote.
+pub(super) const GENERATED: &str = "{}";
+
 /// Type of a part with an annotation, which the program skips.
 pub(super) const NOTE: &str = "annals-note";
 
@@ -185,6 +191,16 @@ impl Decoder for RowDecoder {
         let entries = entries(record, out).into_iter().map(|found| found.entry);
         let entries: Vec<Entry> = entries.collect();
         entry_outline::push_entries(record, before, entries, out);
+    }
+
+    /// The rows of a conversion name its origin in a column, and other records in a member.
+    fn full_record(&mut self, record: &Record<'_>) -> Option<Vec<u8>> {
+        let text = std::str::from_utf8(record.bytes).ok()?;
+        let row: Row<'_> = serde_json::from_str(text).ok()?;
+        let data: MessageData<'_> = row.data.parse();
+        let origin = data.own.origin.0.filter(|origin| *origin == GENERATED)?;
+        let rest = record.bytes.strip_suffix(b"}")?;
+        Some([rest, b",\"origin\":", origin.as_bytes(), b"}"].concat())
     }
 }
 

@@ -4,6 +4,7 @@
 //! opencode.db (-wal, -shm)       everything, from version 1.2 on: an SQLite database in WAL mode
 //! storage/session, message, part sessions of older versions, one JSON file per record (`tree`)
 //! storage/todo/<session>.json    todos of older versions
+//! annals/<session>/              what the session was converted from (`own_files`)
 //! snapshot/, log/ …              not read: file snapshots and outputs
 //! ```
 //!
@@ -38,6 +39,7 @@
 
 mod decode;
 mod rows;
+mod statements;
 mod tree;
 mod write;
 
@@ -47,7 +49,9 @@ use crate::model::{AgentId, Artifact, ArtifactKind, EntryKey, Framing, SessionId
 
 use super::opaque::OpaqueDecoder;
 use super::todos::TodosDecoder;
-use super::{AGENT_SEPARATOR, Decoder, Env, Layout, LayoutChecks, LayoutSpec, Writer, path_parts};
+use super::{
+    AGENT_SEPARATOR, Decoder, Env, Layout, LayoutChecks, LayoutSpec, Writer, own_files, path_parts,
+};
 
 /// The layout of OpenCode.
 #[derive(Debug)]
@@ -58,8 +62,8 @@ const DATABASE: &str = "opencode.db";
 
 static SPEC: LayoutSpec = LayoutSpec {
     limits: Some(
-        "annals adds messages, titles, notes, tags, forks and sub-agents to OpenCode's database, and changes neither the rest of it nor \
-         the JSON files of older versions: `opencode session delete ID` deletes a session, `annals export ID` copies one, its agent changes todos",
+        "annals adds messages, titles, notes, tags, todos, forks and sub-agents to OpenCode's database, and changes neither the rest of it nor \
+         the JSON files of older versions: `opencode session delete ID` deletes a session, `annals export ID` copies one",
     ),
     ..LayoutSpec::new("opencode")
 };
@@ -91,12 +95,12 @@ impl Layout for OpenCode {
         match *path_parts(path).unwrap_or_default().as_slice() {
             [DATABASE, ..] | ["storage"] | ["storage", "session" | "todo"] => true,
             ["storage", "session", project] => is_name(project),
-            _ => false,
+            _ => own_files::may_hold_files(path),
         }
     }
 
     fn may_hold_logs(&self, path: &Path) -> bool {
-        self.may_hold_files(path) && !path.ends_with("todo")
+        self.may_hold_files(path) && !path.ends_with("todo") && !own_files::may_hold_files(path)
     }
 
     fn classify(&self, path: &Path) -> Option<Artifact> {
@@ -123,7 +127,12 @@ impl Layout for OpenCode {
                     ..Artifact::new(ArtifactKind::Todos)
                 });
             }
-            _ => return None,
+            _ => {
+                // A whole root is not converted into a database, and its sessions have todos and sub-agents.
+                let is_origin =
+                    |own: &Artifact| own.kind == ArtifactKind::Origin && own.session.is_some();
+                return own_files::classify(path).filter(is_origin);
+            }
         };
         let agent = agent.map(AgentId::new).transpose().ok()?;
         let session = SessionId::new(session).ok()?;
@@ -139,6 +148,7 @@ impl Layout for OpenCode {
                 return format!("storage/session/{project}/{id}.json").into();
             }
             (ArtifactKind::Todos, Some(id), _) => return format!("storage/todo/{id}.json").into(),
+            (ArtifactKind::Origin, ..) => return own_files::path_for(artifact).unwrap_or_default(),
             _ => {}
         }
         match (artifact.kind, session, &artifact.agent) {

@@ -2,11 +2,12 @@
 //!
 //! | change | statements |
 //! |---|---|
-//! | a session | a row of `session`, in the project that has its directory |
+//! | a session | a row of `session`, in the project that has its directory, or in `global`, as the program does outside of repositories |
 //! | a message | a row of `message`, and one of `part` for each text, reasoning and call |
 //! | a result | the `state` of the call's part |
 //! | a compaction | a prompt with a `compaction` part, and a reply with `summary` |
 //! | a title | `session.title` |
+//! | todos | the rows of `todo` of the session, all of them |
 //! | a note, a tag | a `part` of the newest message, of a type that the program skips: see `annotations.rs` |
 //! | a fork | copies of the rows of `session`, `message` and `part`, under ids with one more ending |
 //! | a conversion back | the rows that the records were made from |
@@ -24,7 +25,7 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 
 use crate::error::{Error, Result};
-use crate::json::{self, Text, object};
+use crate::json::{self, Raw, Text, object};
 use crate::layout::content::one_line;
 use crate::layout::{
     AGENT_SEPARATOR, AppendState, Change, Edit, EditPlan, ForkEdit, NewSession, PROGRAM,
@@ -32,10 +33,15 @@ use crate::layout::{
 };
 use crate::model::{
     AgentId, Artifact, Block, Body, Draft, EntryId, EntryKey, Message, Role, RowEdit, SessionId,
-    SqlValue, TitleSource, Usage,
+    SqlValue, TitleSource, Todo, TodoStatus, Usage,
 };
 
-use super::decode::{NOTE, REASONING, RESULTS};
+use super::decode::{GENERATED, NOTE, REASONING, RESULTS};
+use super::statements::{
+    BEGIN, FORK, FORK_MESSAGES, FORK_PARTS, FORK_SUMS, MESSAGE_BACK, NO_TODOS, NOTE_PART, PART,
+    PARTS_BACK, PROJECT, PROMPT, REPLY, RESULT, SESSION_BACK, SPAWN, SPAWNED, SPEND, TITLE, TODOS,
+    TODOS_BACK, TOUCH,
+};
 use super::{DATABASE, OpenCode, session_artifact};
 
 static SPEC: WriterSpec = WriterSpec {
@@ -49,143 +55,6 @@ const VERSION: &str = "1.18.33";
 
 /// Agent of the program that answers unless a person chose another one.
 const AGENT: &str = "build";
-
-/// `?1` id, `?2` directory, `?3` title, `?4` time. The project is the one with the longest worktree
-/// above the directory: without a repository, `global` with `/`.
-const BEGIN: &str = "\
-    INSERT INTO session (id, project_id, slug, directory, path, title, version, agent, time_created, time_updated) \
-    SELECT ?1, p.id, 'annals-' || lower(hex(randomblob(4))), ?2, \
-    ltrim(substr(?2, length(rtrim(p.worktree, '/')) + 1), '/'), ?3, ?5, ?6, ?4, ?4 FROM project p \
-    WHERE p.id = 'global' OR p.worktree = ?2 OR substr(?2, 1, length(p.worktree) + 1) = p.worktree || '/' \
-    ORDER BY length(p.worktree) DESC, p.id LIMIT 1";
-
-/// `?1` id, `?2` session, `?3` time, `?4` data. The model is that of the session's last prompt, or that of
-/// the newest session, so that the program can go on with it.
-const PROMPT: &str = "\
-    INSERT INTO message (id, session_id, time_created, time_updated, data) \
-    SELECT ?1, ?2, ?3, ?3, CASE WHEN model IS NULL THEN ?4 ELSE json_set(?4, '$.model', json(model)) END FROM (\
-    SELECT coalesce(\
-    (SELECT json_extract(m.data, '$.model') FROM message m WHERE m.session_id = ?2 AND json_valid(m.data) \
-    AND json_extract(m.data, '$.role') = 'user' ORDER BY m.time_created DESC, m.id DESC LIMIT 1), \
-    (SELECT json_object('providerID', json_extract(s.model, '$.providerID'), 'modelID', json_extract(s.model, '$.id')) \
-    FROM session s WHERE json_valid(s.model) AND json_extract(s.model, '$.id') IS NOT NULL ORDER BY s.time_updated DESC LIMIT 1)) AS model)";
-
-/// `?1` id, `?2` session, `?3` time, `?4` data. Its parent is the last prompt.
-const REPLY: &str = "\
-    INSERT INTO message (id, session_id, time_created, time_updated, data) \
-    SELECT ?1, ?2, ?3, ?3, CASE WHEN prompt IS NULL THEN ?4 ELSE json_set(?4, '$.parentID', prompt) END FROM (\
-    SELECT (SELECT m.id FROM message m WHERE m.session_id = ?2 AND json_valid(m.data) \
-    AND json_extract(m.data, '$.role') = 'user' ORDER BY m.time_created DESC, m.id DESC LIMIT 1) AS prompt)";
-
-/// `?1` id, `?2` message, `?3` session, `?4` time, `?5` data.
-const PART: &str = "\
-    INSERT INTO part (id, message_id, session_id, time_created, time_updated, data) \
-    VALUES (?1, ?2, ?3, ?4, ?4, ?5)";
-
-/// `?1` session, `?2` call, `?3` time, `?4` status, `?5` text, `?6` metadata. Only calls of the newest messages have no
-/// result.
-const RESULT: &str = "\
-    UPDATE part SET time_updated = ?3, data = json_set(data, '$.state.status', ?4, \
-    CASE ?4 WHEN 'error' THEN '$.state.error' ELSE '$.state.output' END, ?5, '$.state.title', '', '$.state.metadata', \
-    json(coalesce(?6, json_extract(data, '$.state.metadata'), '{}')), '$.state.time.end', ?3) \
-    WHERE session_id = ?1 AND message_id IN (SELECT id FROM message WHERE session_id = ?1 \
-    ORDER BY time_created DESC, id DESC LIMIT 64) \
-    AND json_valid(data) AND json_extract(data, '$.type') = 'tool' AND json_extract(data, '$.callID') = ?2 \
-    AND json_extract(data, '$.state.status') IN ('pending', 'running')";
-
-/// `?1` session, `?2` time, `?3` to `?7` tokens.
-const SPEND: &str = "\
-    UPDATE session SET time_updated = max(time_updated, ?2), tokens_input = tokens_input + ?3, \
-    tokens_output = tokens_output + ?4, tokens_cache_read = tokens_cache_read + ?5, \
-    tokens_cache_write = tokens_cache_write + ?6 WHERE id = ?1";
-
-/// `?1` id, `?2` session, `?3` time, `?4` data.
-const NOTE_PART: &str = "\
-    INSERT INTO part (id, message_id, session_id, time_created, time_updated, data) \
-    SELECT ?1, m.id, ?2, ?3, ?3, ?4 FROM message m WHERE m.session_id = ?2 ORDER BY m.time_created DESC, m.id DESC LIMIT 1";
-
-/// `?1` session, `?2` time.
-const TOUCH: &str = "UPDATE session SET time_updated = max(time_updated, ?2) WHERE id = ?1";
-
-/// `?1` id, `?2` session that it works for, `?3` title, `?4` kind, `?5` time.
-const SPAWN: &str = "\
-    INSERT INTO session (id, project_id, parent_id, slug, directory, path, title, version, agent, time_created, time_updated) \
-    SELECT ?1, project_id, id, 'annals-' || lower(hex(randomblob(4))), directory, path, ?3, version, ?4, ?5, ?5 \
-    FROM session WHERE id = ?2";
-
-/// `?1` session, `?2` call, `?3` sub-agent.
-const SPAWNED: &str = "\
-    UPDATE part SET data = json_set(data, '$.state.metadata', json_set(coalesce(json_extract(data, '$.state.metadata'), '{}'), '$.sessionId', ?3)) \
-    WHERE session_id = ?1 AND json_valid(data) AND json_extract(data, '$.type') = 'tool' AND json_extract(data, '$.callID') = ?2";
-
-/// `?1` id, `?2` source, `?3` time. The program's own forks are sessions without a parent too.
-const FORK: &str = "\
-    INSERT INTO session (id, project_id, slug, directory, path, title, version, agent, model, time_created, time_updated) \
-    SELECT ?1, project_id, 'annals-' || lower(hex(randomblob(4))), directory, path, title, version, agent, model, ?3, ?3 \
-    FROM session WHERE id = ?2";
-
-/// `?1` session, `?2` source, `?3` last message, `?4` ending of the new ids.
-const FORK_MESSAGES: &str = "\
-    INSERT INTO message (id, session_id, time_created, time_updated, data) \
-    SELECT m.id || ?4, ?1, m.time_created, m.time_updated, \
-    CASE WHEN json_valid(m.data) AND json_type(m.data, '$.parentID') = 'text' \
-    THEN json_set(m.data, '$.parentID', json_extract(m.data, '$.parentID') || ?4) ELSE m.data END \
-    FROM message m JOIN message l ON l.id = ?3 AND l.session_id = ?2 \
-    WHERE m.session_id = ?2 AND (m.time_created, m.id) <= (l.time_created, l.id)";
-
-/// `?1` session, `?2` source, `?3` ending of the new ids, `?4` type of notes, which are not copied.
-const FORK_PARTS: &str = "\
-    INSERT INTO part (id, message_id, session_id, time_created, time_updated, data) \
-    SELECT p.id || ?3, p.message_id || ?3, ?1, p.time_created, p.time_updated, p.data \
-    FROM message m CROSS JOIN part p ON p.message_id = substr(m.id, 1, length(m.id) - length(?3)) AND p.session_id = ?2 \
-    WHERE m.session_id = ?1 AND (NOT json_valid(p.data) OR json_extract(p.data, '$.type') IS NOT ?4)";
-
-/// `?1` session. The program's own forks have the sums of what they copied too.
-const FORK_SUMS: &str = "\
-    UPDATE session SET (cost, tokens_input, tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write) = (\
-    SELECT coalesce(sum(json_extract(data, '$.cost')), 0), coalesce(sum(json_extract(data, '$.tokens.input')), 0), \
-    coalesce(sum(json_extract(data, '$.tokens.output')), 0), coalesce(sum(json_extract(data, '$.tokens.reasoning')), 0), \
-    coalesce(sum(json_extract(data, '$.tokens.cache.read')), 0), coalesce(sum(json_extract(data, '$.tokens.cache.write')), 0) \
-    FROM message WHERE session_id = ?1 AND json_valid(data)) WHERE id = ?1";
-
-/// `?1` record of a session. Its project is the same, if the database has it, or else that of its
-/// directory.
-const SESSION_BACK: &str = "\
-    INSERT INTO session (id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url, \
-    summary_additions, summary_deletions, summary_files, summary_diffs, metadata, cost, tokens_input, tokens_output, \
-    tokens_reasoning, tokens_cache_read, tokens_cache_write, revert, permission, agent, model, time_created, time_updated, \
-    time_compacting, time_archived) \
-    SELECT r ->> 'id', p.id, r ->> '$.row.workspace_id', r ->> 'parent', coalesce(r ->> 'slug', ''), r ->> 'directory', \
-    r ->> '$.row.path', r ->> 'title', r ->> 'version', r ->> '$.row.share_url', r ->> '$.row.summary_additions', \
-    r ->> '$.row.summary_deletions', r ->> '$.row.summary_files', r ->> '$.row.summary_diffs', r ->> '$.row.metadata', \
-    coalesce(CAST(r ->> '$.row.cost' AS REAL), 0), coalesce(r ->> '$.row.tokens_input', 0), coalesce(r ->> '$.row.tokens_output', 0), \
-    coalesce(r ->> '$.row.tokens_reasoning', 0), coalesce(r ->> '$.row.tokens_cache_read', 0), \
-    coalesce(r ->> '$.row.tokens_cache_write', 0), r ->> '$.row.revert', r ->> '$.row.permission', r ->> 'agent', \
-    r ->> '$.row.model', r ->> 'created', r ->> 'updated', r ->> '$.row.time_compacting', r ->> '$.row.time_archived' \
-    FROM (SELECT ?1 AS r) JOIN project p \
-    WHERE p.id = r ->> '$.row.project_id' OR p.id = 'global' OR p.worktree = r ->> 'directory' \
-    OR substr(r ->> 'directory', 1, length(p.worktree) + 1) = p.worktree || '/' \
-    ORDER BY p.id = r ->> '$.row.project_id' DESC, length(p.worktree) DESC, p.id LIMIT 1";
-
-/// `?1` record of a message, `?2` session.
-const MESSAGE_BACK: &str = "\
-    INSERT INTO message (id, session_id, time_created, time_updated, data) \
-    SELECT r ->> 'id', ?2, r ->> 'created', coalesce(r ->> 'updated', r ->> 'created'), r ->> 'data' FROM (SELECT ?1 AS r)";
-
-/// `?1` record of a message, `?2` session.
-const PARTS_BACK: &str = "\
-    INSERT INTO part (id, message_id, session_id, time_created, time_updated, data) \
-    SELECT p.value ->> 'id', ?1 ->> 'id', ?2, coalesce(p.value ->> 'created', ?1 ->> 'created'), \
-    coalesce(p.value ->> 'updated', ?1 ->> 'created'), p.value ->> 'data' FROM json_each(?1, '$.parts') p";
-
-/// `?1` record of todos, `?2` session.
-const TODOS_BACK: &str = "\
-    INSERT INTO todo (session_id, content, status, priority, position, time_created, time_updated) \
-    SELECT ?2, t.value ->> 'content', t.value ->> 'status', t.value ->> 'priority', t.value ->> 'position', \
-    t.value ->> 'created', t.value ->> 'updated' FROM json_each(?1, '$.todos') t";
-
-/// `?1` session, `?2` title.
-const TITLE: &str = "UPDATE session SET title = ?2 WHERE id = ?1";
 
 impl Writer for OpenCode {
     fn new_session_log(&self, new: &NewSession, stamp: &mut PlanContext<'_>) -> Result<Artifact> {
@@ -238,11 +107,7 @@ impl Writer for OpenCode {
             Change::Compact { summary, tokens: _ } => builder.compact(summary)?,
             Change::Fork { from } => builder.fork(from)?,
             Change::Spawn(spawn) => builder.spawn(spawn),
-            Change::SetTodos(_) => {
-                return Err(Error::refused(
-                    "todos are not written to OpenCode's database; ask its agent to change them",
-                ));
-            }
+            Change::SetTodos(todos) => builder.todos(todos)?,
         }
         Ok(builder.finish())
     }
@@ -291,10 +156,17 @@ impl Writer for OpenCode {
                 refusal,
             };
             match kind {
-                "session" => rows.push(RowEdit {
-                    values: vec![text(record)],
-                    ..one(SESSION_BACK, Some(NO_PROJECT))
-                }),
+                "session" => {
+                    let created = row.created.count().ok().flatten().unwrap_or(0);
+                    rows.push(RowEdit {
+                        values: vec![text(row.directory.or_empty()), count(created)],
+                        ..one(PROJECT, None)
+                    });
+                    rows.push(RowEdit {
+                        values: vec![text(record)],
+                        ..one(SESSION_BACK, Some(NO_PROJECT))
+                    });
+                }
                 "message" => {
                     rows.push(one(MESSAGE_BACK, Some(NOT_WRITTEN)));
                     rows.push(one(PARTS_BACK, None));
@@ -334,6 +206,8 @@ object! {
         "type" => kind: Text<'a>,
         "session" => session: Text<'a>,
         "id" => id: Text<'a>,
+        "directory" => directory: Text<'a>,
+        "created" => created: Raw<'a>,
     }
 }
 
@@ -404,6 +278,37 @@ impl RowBuilder<'_, '_> {
         }
     }
 
+    /// Replaces the todos of the session.
+    fn todos(&mut self, todos: &[Todo]) -> Result<()> {
+        #[derive(serde::Serialize)]
+        struct TodoRow<'a> {
+            content: &'a str,
+            status: &'a str,
+            priority: &'a str,
+        }
+        let rows = todos.iter().map(|todo| {
+            let priority = todo.priority.as_deref().filter(|name| !name.is_empty());
+            let status = match todo.status {
+                TodoStatus::InProgress => "in_progress",
+                TodoStatus::Completed => "completed",
+                TodoStatus::Other => "cancelled",
+                TodoStatus::Pending => "pending",
+            };
+            TodoRow {
+                content: &todo.content,
+                status,
+                priority: priority.unwrap_or("medium"),
+            }
+        });
+        let list = serde_json::to_string(&rows.collect::<Vec<_>>());
+        let list = list.map_err(|error| Error::refused(error.to_string()))?;
+        let now = millis(self.stamp.now);
+        self.rows(NO_TODOS, vec![text(self.session)]);
+        let values = vec![text(self.session), SqlValue::Text(list), now];
+        self.rows(TODOS, values);
+        Ok(())
+    }
+
     /// Copies a session up to the message at the leaf.
     fn fork(&mut self, from: &SessionId) -> Result<()> {
         let leaf = self.head.leaf.as_ref().map(EntryId::as_str);
@@ -464,9 +369,11 @@ impl RowBuilder<'_, '_> {
             let now = self.stamp.now;
             format!("New session - {now:.3}")
         });
+        let cwd = text(self.head.cwd.as_deref().unwrap_or("/"));
+        self.rows(PROJECT, vec![cwd.clone(), millis(self.stamp.now)]);
         let values = vec![
             text(self.session),
-            text(self.head.cwd.as_deref().unwrap_or("/")),
+            cwd,
             text(&title),
             millis(self.stamp.now),
             text(VERSION),
@@ -508,7 +415,10 @@ impl RowBuilder<'_, '_> {
         let id = draft.id.as_ref().map(|id| id.as_str().to_owned());
         let id = id.unwrap_or_else(|| OpenCode.new_id("msg", time, self.stamp));
         let created = time.as_millisecond();
-        let own = format!(r#"{{"program":"{PROGRAM}"}}"#);
+        let own = match self.head.writer_state.contains_key(AppendState::CONVERTED) {
+            true => format!(r#"{{"program":"{PROGRAM}","origin":{GENERATED}}}"#),
+            false => format!(r#"{{"program":"{PROGRAM}"}}"#),
+        };
         let (sql, data) = match message.role {
             Role::Assistant => {
                 let model = message.model.as_deref().unwrap_or("unknown");

@@ -7,6 +7,7 @@ use crate::store::RootFile;
 use annals_layouts::layout::{Change, OpenReply};
 use annals_layouts::model::{AgentId, ArtifactKind, Body, Draft, TitleSource};
 
+use super::super::source::sources;
 use super::{
     GENERATED, Links, SessionEncoder, SplitReplies, TargetLog, artifact_label, write_whole_file,
 };
@@ -89,8 +90,7 @@ impl SessionEncoder<'_> {
         let session = self.session;
         let first = session.files.logs().flat_map(RootFile::volumes).count()
             + session.files.notes().count();
-        let sources = self.sources();
-        for (number, file) in sources.into_iter().enumerate().skip(first) {
+        for (number, file) in sources(&session.files).into_iter().enumerate().skip(first) {
             let kind = file.artifact.kind;
             // Their content was already converted.
             if !matches!(

@@ -3,16 +3,18 @@
 //! A change is planned from the state of the session and written only if the session still has it, in
 //! one transaction. If another program was faster, the change is planned again.
 
-use std::path::Path;
+use std::borrow::Cow;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
 use annals_layouts::layout::{AppendState, Change, Edit, NewSession, Spawn, Writer};
 use annals_layouts::model::{
-    Artifact, Block, Body, Draft, Entry, EntryId, EntryKey, Framing, Outline, OutlineKind,
-    RowFormat, SessionId,
+    Artifact, Block, Body, Draft, Entry, EntryId, EntryKey, Fact, Framing, Outline, OutlineKind,
+    RowFormat, SessionId, Todo,
 };
 
 use crate::error::{Error, Result};
@@ -84,13 +86,18 @@ impl Store {
             ..AppendState::new(session, log.clone())
         };
         let file = RootFile::new(path, log, annals_jsonl::FileId::default());
-        let writer = self.rows_writer(root, head, file, options);
+        let mut writer = self.rows_writer(root, head, file, options);
         let Framing::Rows(format) = writer.append_point().file.artifact.framing else {
             return Err(Error::read_only(root.layout.name()));
         };
+        // No message is older than its session, which would make it a copy, and none is later than now.
+        let span = SignedDuration::from_millis(i64::try_from(drafts.len()).unwrap_or(0));
+        let now = options.now.unwrap_or_else(Timestamp::now);
+        writer.options.now = options.now.or_else(|| now.checked_sub(span).ok());
         let append = (!drafts.is_empty()).then_some(Change::Append(drafts));
         let changes: Vec<Change> = std::iter::once(Change::Begin).chain(append).collect();
         writer.apply_rows(format, &changes)?;
+        writer.options.now = options.now;
         Ok(writer)
     }
 
@@ -147,15 +154,11 @@ impl Store {
         records: &[Vec<u8>],
     ) -> Result<bool> {
         let writer = row_writer(root)?;
-        let zone = self.zone();
-        let new = NewSession::new(id.clone(), "/");
-        let log = with_plan_context(None, &zone, |stamp| writer.new_session_log(&new, stamp))?;
-        let path = root.locate(&log)?;
-        let Framing::Rows(format) = log.framing else {
+        let (path, framing) = self.row_log(root, id)?;
+        let Framing::Rows(format) = framing else {
             return Err(Error::read_only(root.layout.name()));
         };
-        let database = existing_database(&path, log.framing)?;
-        root.ensure_inside(database)?;
+        let database = existing_database(&path, framing)?;
         let records = records.iter();
         let records: Vec<_> = records
             .map(|record| String::from_utf8_lossy(record))
@@ -172,6 +175,27 @@ impl Store {
                 database.display()
             ))),
         }
+    }
+
+    /// Returns whether a database, which must exist, has a session.
+    pub(crate) fn has_rows(&self, root: &Root, id: &SessionId) -> Result<bool> {
+        let (path, framing) = self.row_log(root, id)?;
+        match record_source::stat(&path, framing) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io("read", &path, error)),
+        }
+    }
+
+    /// Returns the log of a session in a database, which must exist.
+    fn row_log(&self, root: &Root, id: &SessionId) -> Result<(PathBuf, Framing)> {
+        let writer = row_writer(root)?;
+        let zone = self.zone();
+        let new = NewSession::new(id.clone(), "/");
+        let log = with_plan_context(None, &zone, |stamp| writer.new_session_log(&new, stamp))?;
+        let path = root.locate(&log)?;
+        root.ensure_inside(existing_database(&path, log.framing)?)?;
+        Ok((path, log.framing))
     }
 
     /// Opens a session of a database.
@@ -249,29 +273,74 @@ impl SessionWriter {
         format: &'static RowFormat,
         changes: &[Change],
     ) -> Result<Vec<Entry>> {
-        let writer = row_writer(&self.root)?;
         let begins = matches!(
             changes.first(),
             Some(Change::Begin | Change::Fork { .. } | Change::Spawn(_))
         );
+        let (file, added) =
+            self.write_changes(format, begins, |_| Ok::<_, Error>(Cow::Borrowed(changes)))?;
+        match begins {
+            true => Ok(Vec::new()),
+            false => self.written_entries(&file, &added, changes),
+        }
+    }
+
+    /// Reads the todos of a session, applies `edit` and writes the list, unless the session changes
+    /// meanwhile; then `edit` is called again.
+    pub(in crate::store) fn edit_todos_in_rows<E: From<Error>>(
+        &self,
+        format: &'static RowFormat,
+        mut edit: impl FnMut(&Path, Vec<Todo>) -> Result<Vec<Todo>, E>,
+    ) -> Result<Vec<Todo>, E> {
+        let mut list = Vec::new();
+        self.write_changes(format, false, |file| {
+            list = edit(&file.path, self.todos_in_rows(file)?)?;
+            Ok::<_, E>(Cow::Owned(vec![Change::SetTodos(list.clone())]))
+        })?;
+        Ok(list)
+    }
+
+    /// Reads the todos, which are in the last record.
+    fn todos_in_rows(&self, file: &RootFile) -> Result<Vec<Todo>> {
+        let handle = file.open()?;
+        let window = TailWindow::read(&self.root, file, &handle, |_| true)?;
+        let mut marked = window.scan.outlines.iter().enumerate().rev();
+        let at = marked.find(|(_, outline)| outline.facts.contains(&Fact::Todos));
+        let entry = at.and_then(|(at, _)| window.entry(&self.root, file, &handle, at));
+        Ok(match entry.map(|entry| entry.body) {
+            Some(Body::Todos(todos)) => todos,
+            _ => Vec::new(),
+        })
+    }
+
+    /// Plans changes and writes their rows. `changes` is called once the state of the session is known,
+    /// again for each attempt. Returns the log, and the ids of the new entries.
+    fn write_changes<'c, E: From<Error>>(
+        &self,
+        format: &'static RowFormat,
+        begins: bool,
+        mut changes: impl FnMut(&RootFile) -> Result<Cow<'c, [Change]>, E>,
+    ) -> Result<(RootFile, Vec<EntryId>), E> {
+        let writer = row_writer(&self.root)?;
         for _ in 0..ATTEMPTS {
             let mut tail = self.append_point();
             let expected = match begins {
                 true => None,
                 false => Some(tail.locate_rows(&self.root)?),
             };
+            let changes = changes(&tail.file)?;
             let path = tail.file.path.clone();
             let database = record_source::disk_path(&path, tail.file.artifact.framing);
             self.root.ensure_inside(database)?;
             let mut rows = Vec::new();
             let mut added = Vec::new();
-            for change in changes {
+            for change in changes.iter() {
                 self.check_links(&mut tail, change)?;
                 let plan = self.plan(writer, &tail.state, change)?;
                 for edit in plan.edits {
                     let Edit::Rows { rows: more, .. } = edit else {
                         let why = "a change of a database cannot write other files";
-                        return Err(Error::refused(why));
+                        return Err(Error::refused(why).into());
                     };
                     rows.extend(more);
                 }
@@ -280,33 +349,29 @@ impl SessionWriter {
             let durability = self.options.durability;
             let outcome = record_source::write_rows(&path, format, expected, &rows, durability);
             match outcome.map_err(|error| Error::io("write to", database, error))? {
-                RowOutcome::Written => {
-                    let file = tail.file.clone();
-                    drop(tail);
-                    return match begins {
-                        true => Ok(Vec::new()),
-                        false => self.written_entries(&file, &added, changes),
-                    };
-                }
+                RowOutcome::Written => return Ok((tail.file.clone(), added)),
                 RowOutcome::Changed if begins => {
                     let session = &tail.state.session;
                     return Err(Error::Exists(format!(
                         "the session {session} already exists in {}",
                         database.display()
-                    )));
+                    ))
+                    .into());
                 }
                 RowOutcome::Changed => {}
                 RowOutcome::Refused(why) => {
                     return Err(Error::refused(format!(
                         "nothing was written to {}: {why}",
                         database.display()
-                    )));
+                    ))
+                    .into());
                 }
             }
         }
         Err(Error::refused(
             "nothing was written: the session changes too often; try again when its program is idle",
-        ))
+        )
+        .into())
     }
 
     /// Returns the entries of the session that a change has added or completed.
