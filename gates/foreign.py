@@ -12,10 +12,12 @@ of annals always count. The control is a writer that takes no lock, as annals on
 of what `show` returns is a message whose data in the companion file names another line.
 
 The same for OpenCode's database: annals, a program that inserts rows, and as the control one that
-renames a copy of the database over it (`database_writer.py`).
+renames a copy of the database over it (`database_writer.py`). And for the logs of programs that append lines
+without a lock: the control copies the log, adds a line and renames the copy over it (`line_writer.py`).
 """
 
 import contextlib
+import functools
 import json
 import random
 import re
@@ -30,11 +32,16 @@ import time
 from pathlib import Path
 
 import stage
+from scripts import PLAIN
 from table import Row
 
 WRITER = Path(__file__).with_name("orchestrator_writer.py")
 DATABASE_WRITER = Path(__file__).with_name("database_writer.py")
-DATABASE = Path(__file__).parent.parent / "fixtures" / "opencode" / "1.18-s02-tools" / "opencode.db"
+LINE_WRITER = Path(__file__).with_name("line_writer.py")
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+DATABASE = FIXTURES / "opencode" / "1.18-s02-tools" / "opencode.db"
+# Layouts whose programs append lines without a lock.
+WITHOUT_LOCK = ("codex", "gemini", "pi", "qwen", "copilot")
 PROJECT = "/work/app"
 # base64url(sha256(PROJECT))[:20]
 FOLDER = "cEZ-_y4KI2SX8Gk5AceC"
@@ -132,6 +139,24 @@ class Database(Log):
         return self.annals("append", self.id, "--live", "-m", f'"{text}"')
 
 
+class Lines(Log):
+    """A log of another program that appends whole lines to it."""
+
+    writer = LINE_WRITER
+
+    def __init__(self, layout):
+        self.layout = layout
+        self.base = Path(tempfile.mkdtemp(prefix="annals-gate-"))
+        shutil.copytree(FIXTURES / layout / PLAIN[layout], self.base / "root")
+        out, _ = self.annals("sessions", "--json").communicate()
+        self.id = json.loads(out)["sessions"][0]["id"]
+        out, _ = self.annals("show", self.id, "--last", "1", "--json").communicate()
+        self.path = Path(json.loads(out)["session"]["file"])
+
+    def append(self, text):
+        return self.annals("append", self.id, "--live", "-m", text)
+
+
 def thinking(text):
     return f"thinking of {text}"
 
@@ -182,10 +207,12 @@ class Writers:
             process = subprocess.Popen(
                 [*command, *self.options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
             )
+            # On a busy machine it may need longer to start than it may run.
+            first = process.stdout.readline()
             time.sleep(min(0.2 + self.random.random() * 0.6, max(0, self.until - time.monotonic())))
             process.send_signal(signal.SIGKILL)
             self.kills += 1
-            lines = process.communicate()[0].split("\n")
+            lines = (first + process.communicate()[0]).split("\n")
             # The last line may have been truncated by the kill.
             quote = '"' * (self.log.layout == "orchestrator")
             self.acknowledged[name] += [f"{quote}{line}{quote}" for line in lines[:-1]]
@@ -254,7 +281,7 @@ def gate(full, seed):
     row.control += f"; {len(lost)} lost, caught" if lost else "; none lost, not caught"
     row.failures += control.failures
     row.failures += [] if lost else ["a writer that takes no lock lost nothing"]
-    return [*rows, databases(seconds, seed)]
+    return [*rows, databases(seconds, seed), *lines(seconds, seed)]
 
 
 def databases(seconds, seed):
@@ -265,3 +292,16 @@ def databases(seconds, seed):
     row.failures += control.failures
     row.failures += [] if lost else ["a writer that replaces the database lost nothing"]
     return row
+
+
+def lines(seconds, seed):
+    """Yields a row for each layout whose program appends lines."""
+    for layout in WITHOUT_LOCK:
+        log = functools.partial(Lines, layout)
+        row, lost = race(f"one log, {layout}", ["annals", "annals", "append"], seconds / 2, seed, log=log)
+        row.failures += [f"lost {text}" for text in lost]
+        control, lost = race("control", ["append", "copy"], min(seconds, 4), seed, log=log)
+        row.control = f"{len(lost)} lost, caught" if lost else "none lost, not caught"
+        row.failures += control.failures
+        row.failures += [] if lost else [f"a writer that replaces the log of {layout} lost nothing"]
+        yield row

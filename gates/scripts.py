@@ -191,6 +191,19 @@ SCRIPTS = (
         goal="latest",
     ),
     Script("compact in a database", ROWS, ("compact", "{id}", "--summary", "{token}")),
+    Script("note in a database", ROWS, ("notes", "add", "{id}", "{token}")),
+    Script("tag in a database", ROWS, ("tag", "{id}", "{token}")),
+    Script("fork in a database", ROWS, ("fork", "{id}", "--title", "{token}")),
+    Script(
+        "sub-agent in a database",
+        ROWS,
+        ("append", "{id}", "--agent", "ses_gate0000000001", "-m", "{token}"),
+    ),
+    Script(
+        "append to a sub-agent",
+        {name: PLAIN[name] for name in ("claude-code", "codex", "gemini", "pi", "qwen", "copilot")},
+        ("append", "{id}", "--agent", "0199d6a0-0000-7000-8000-0000000000aa", "-m", "{token}"),
+    ),
     Script(
         "set a state document",
         {"clog": "every-role-and-channel"},
