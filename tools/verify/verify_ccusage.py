@@ -42,6 +42,7 @@ EXPLAINED = {
     "claude-code/usage-unknown-model": "ccusage skips a response without a model; annals counts it as unpriced",
     "codex/made-rollback": "two threads with equal times and counts: ccusage takes the second for a copy of the first",
     "codex/made-sub-agent": "ccusage reads `token_count` alone; these rollouts have only `token_usage_record`",
+    "gemini/made-by-annals": "ccusage goes by the recorded total to tell if input includes the cache; the totals here are made up",
     "gemini/made-document-tools": "ccusage goes by the recorded total to tell if input includes the cache; the totals here are made up",
     "gemini/made-sub-agent": "ccusage goes by the recorded total to tell if input includes the cache; the totals here are made up",
     "opencode/1.18-s03-fork": COPIES,
@@ -54,6 +55,7 @@ EXPLAINED = {
     "qwen/0.24-s01-qa": CACHE,
     "qwen/0.24-s02-tools": CACHE,
     "qwen/0.24-s06-interrupt": CACHE,
+    "qwen/made-by-annals": CACHE,
     "qwen/made-odd": CACHE,
     "qwen/made-sub-agent": CACHE,
 }
