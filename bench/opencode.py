@@ -76,15 +76,17 @@ def measure(args):
     with open(os.path.join(root, "manifest.json"), encoding="utf-8") as file:
         truth = json.load(file)
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        query = "SELECT session_id FROM message GROUP BY session_id ORDER BY count(*) DESC LIMIT 1"
-        (largest,) = connection.execute(query).fetchone()
+        query = "SELECT session_id FROM message GROUP BY session_id ORDER BY count(*)"
+        sessions = [session for (session,) in connection.execute(query)]
+        largest, median = sessions[-1], sessions[len(sessions) // 2]
     runs, printed = {}, {}
     with tempfile.TemporaryDirectory() as scratch:
         env = {"PATH": os.environ["PATH"], "HOME": scratch, "TZ": "UTC", "ANNALS_STATE_DIR": os.path.join(scratch, "state")}
         annals = [args.annals, "--root", f"opencode:{root}"]
         variants = {"sessions, no index": [*annals, "--no-index", "sessions", "--json"],
                     "sessions": [*annals, "sessions", "--json"],
-                    "show --last 20": [*annals, "show", largest, "--last", "20"],
+                    "show --last 20": [*annals, "show", median, "--last", "20"],
+                    "show --last 20, largest": [*annals, "show", largest, "--last", "20"],
                     "search": [*annals, "search", RARE, "--json", "--limit", "1000"]}
         out = os.path.join(scratch, "out")
         say("filling the index")
@@ -104,7 +106,8 @@ def measure(args):
                 wrote = json.loads(writer.communicate()[0])
     cpu = {key: statistics.median(one[0] for one in ones) * 1000 for key, ones in runs.items()}
     rows = [("sessions, ms of CPU", cpu["sessions", False], "<", 100),
-            ("show --last 20 of the largest, ms of CPU", cpu["show --last 20", False], "<", 50),
+            ("show --last 20 of a median session, ms of CPU", cpu["show --last 20", False], "<", 50),
+            ("show --last 20 of the largest, ms of CPU", cpu["show --last 20, largest", False], "<", 50),
             ("search of a rare word, ms of CPU", cpu["search", False], "<", 20),
             ("transactions that a writer could not begin", wrote["blocked"], "<", 1),
             ("checkpoints while annals read", wrote["checkpoints"], "<", 1)]
