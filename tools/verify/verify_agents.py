@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks that real agent programs resume what annals wrote, with exactly the intended messages.
 
-Sessions are made, appended to, forked, repaired and converted by annals, and each is resumed by the
-program itself, offline (tools/agent-oracle). What it sends must be what `annals show` prints.
+Sessions are made, appended to, forked, repaired, removed, archived, brought back and converted by annals, and
+each is resumed by the program itself, offline (tools/agent-oracle); `annals resume` starts it, and a Claude Code
+session goes on in it and back (tools/resume-oracle). What it sends must be what `annals show` prints.
 
     python3 tools/verify/verify_agents.py                                    # all programs and versions
     python3 tools/verify/verify_agents.py --agent pi --case append           # some of them
@@ -15,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,7 +24,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent / "agent-oracle"))
+sys.path.insert(0, str(HERE.parent / "resume-oracle"))
 
+import resume_oracle  # noqa: E402
 from agent_oracle import AGENTS, OracleError, ask, npm, without_noise  # noqa: E402
 from annals_cli import REPOSITORY, Annals, AnnalsError, find_annals  # noqa: E402
 
@@ -53,6 +57,8 @@ RECORDED = {
     ("copilot", "1.0.102"): ["1.0-s01-qa", "1.0-s04-subagent", "1.0-s09-unicode"],
     ("opencode", "1.18.33"): ["1.18-s02-tools", "1.18-s05-compact", "1.18-s08-errors"],
 }
+# Recorded stores of which annals writes only forks: documents of older versions.
+FORKED = {("gemini", "0.61.0"): ["document-qa"]}
 # Roots to convert from: layout, fixture. Their sessions ran in WORK.
 SOURCES = [
     ("gemini", "document-qa"), ("gemini", "patches-tools"), ("gemini", "patches-rewind"),
@@ -64,14 +70,14 @@ SOURCES = [
 ]
 # Layouts in which a session is made and then converted.
 MADE = ["claude-code", "chorus", "clog", "orchestrator", "codex", "pi", "qwen", "gemini", "copilot"]
+# The layout of sessions that go on in another program, and back.
+CLAUDE = "claude-code"
 # Programs that send each result of their own sessions twice: the source is what annals shows.
 REPEATS = ["gemini"]
 
-# Conversions that are known to send less than the source's program, and why.
+# Conversions that are known to send something else than the source's program, and why.
 KNOWN = {
-    ("pi", "0.87-s05-compact"): "pi also sends the entries from `firstKeptEntryId` on, which come before the compaction",
     ("opencode", "1.18-s05-compact"): "OpenCode sends a prompt of its own before the summary",
-    ("codex", "0.166-s05-compact"): "Codex also sends the prompts that `replacement_history` repeats",
 }
 
 SCRIPT = [
@@ -164,6 +170,7 @@ class Case:
         self.root.mkdir(parents=True)
         if agent in IN_DATABASE:
             self.recorded(RECORDED[agent, version][0])
+        os.environ["ANNALS_STATE_DIR"] = str(folder / "state")
         self.annals = Annals(command, self.root, agent)
 
     def recorded(self, name):
@@ -175,6 +182,10 @@ class Case:
     def sessions(self):
         """Returns all sessions, the newest first."""
         return [found["id"] for found in self.annals.json("sessions")["sessions"]]
+
+    def sessions_on_disk(self):
+        """Returns all sessions that are not archived only."""
+        return [found["id"] for found in self.annals.json("sessions")["sessions"] if not found.get("archived")]
 
     def session(self):
         """Returns the newest session."""
@@ -231,7 +242,7 @@ def case_title(case):
 
 
 def case_fork(case):
-    for name in RECORDED[case.agent, case.version]:
+    for name in RECORDED[case.agent, case.version] + FORKED.get((case.agent, case.version), []):
         case.recorded(name)
         session = case.session()
         before = case.resumed(session)
@@ -241,6 +252,36 @@ def case_fork(case):
     prompt = [entry for entry in case.annals.json("show", session)["entries"] if entry.get("human")][-1]["id"]
     fork = case.annals.json("fork", "%s@%s" % (session, prompt))["session"]
     yield "fork at a prompt", fork, shown(case.annals, session)[:-1]
+
+
+def case_agent(case):
+    """A sub-agent does not change what its session sends."""
+    if case.agent in IN_DATABASE:
+        case.recorded(RECORDED[case.agent, case.version][0])
+    session = new(case.annals)
+    wanted = shown(case.annals, session)
+    agent = "ses_verifyagents01" if case.agent in IN_DATABASE else "0199d6a0-0000-7000-8000-0000000000aa"
+    lines = "".join(json.dumps(message) + "\n" for message in MORE)
+    case.annals.run("append", session, "--agent", agent, "--kind", "general", "--description", "count lines", stdin=lines)
+    yield "a new sub-agent", session, wanted
+
+
+def case_restore(case):
+    """A session that was removed or archived, and brought back."""
+    if case.agent in IN_DATABASE:
+        return
+    for name in RECORDED[case.agent, case.version][:1]:
+        case.recorded(name)
+        session = case.session()
+        before = case.resumed(session)
+        for remove, restore, title in (
+                (["delete", session, "--apply"], ["delete", "--undo", session], "deleted and undeleted"),
+                (["archive", session, "--apply"], ["restore", session, "--apply"], "archived and restored")):
+            case.annals.run(*remove)
+            if session in case.sessions_on_disk():
+                raise AnnalsError("%s is still there after %s" % (session, remove[0]))
+            case.annals.run(*restore)
+            yield "%s: %s" % (title, name), session, before
 
 
 def case_repair(case):
@@ -294,29 +335,74 @@ def convert(case, source, layout, session=None):
     return [found for found in case.sessions() if found not in before][0]
 
 
-def continued(case, source, layout, session):
-    """Continues a session in the program's database, as `annals resume` does; returns it there."""
-    settings = case.folder / "config"
-    (settings / "annals").mkdir(parents=True, exist_ok=True)
-    (settings / "annals" / "config.toml").write_text('[resume]\n%s = ["true"]\n' % case.agent, encoding="utf-8")
-    os.environ["XDG_CONFIG_HOME"] = str(settings)
-    both = Annals(case.command, source, layout)
-    both.command = both.command + ["--root", "%s:%s" % (case.agent, case.root)]
-    made = both.json("resume", session, "--with", case.agent)["session"]
-    both.run("resume", session, "--with", case.agent)
-    return made
+def plain(role, block):
+    """Returns a block of tools/resume-oracle as one of tools/agent-oracle."""
+    if block["type"] == "tool_use":
+        return ["assistant", "call", "%s %s" % (block["name"], json.dumps(block["input"]))]
+    if block["type"] == "tool_result":
+        return ["tool", "result", block["text"]]
+    return [role, "think" if block["type"] == "thinking" else "text", block["text"]]
 
 
-def case_continue(case):
-    if case.agent not in IN_DATABASE:
-        return
-    Path(WORK).mkdir(parents=True, exist_ok=True)
-    for layout in MADE:
-        if layout == case.agent:
-            continue
-        folder = case.folder / layout
-        session = new(Annals(case.command, folder, layout))
-        yield "continued from " + layout, continued(case, folder, layout, session), shown(Annals(case.command, folder, layout), session)
+class Launch:
+    """Starts the program by `annals resume`: a session of its own, or one of Claude Code with `--with`."""
+
+    def __init__(self, case, is_other):
+        self.case, self.is_other = case, is_other
+
+    def __call__(self, argv, env, work, target):
+        self.root = target / PROGRAMS[self.case.agent][1]
+        self.claude = Annals(self.case.command, work.parent / "made", CLAUDE)
+        made = self.claude if self.is_other else Annals(self.case.command, self.root, self.case.agent)
+        self.session = new(made, str(work))
+        self.wanted = shown(made, self.session)
+        self.both = made.command + ["--root", "%s:%s" % (CLAUDE, self.claude.root), "--root", "%s:%s" % (self.case.agent, self.root)]
+        settings = work.parent / ".config" / "annals"
+        settings.mkdir(parents=True)
+        lines = ["[resume]", "%s = %s" % (self.case.agent, json.dumps(argv)), 'claude-code = ["true"]']
+        (settings / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        self.env = {**env, "ANNALS_STATE_DIR": str(work.parent / "state")}
+        chosen = ["--with", self.case.agent] if self.is_other else []
+        return self.both + ["resume", self.session, *chosen], self.env
+
+    def back(self):
+        """Converts what the program added back; returns what a real Claude Code sends, and what it must send."""
+        log = self.claude.root.joinpath(self.claude.json("show", self.session, "--last", "1")["session"]["file"])
+        before = log.read_bytes()
+        there = self.run("resume", self.session, "--with", self.case.agent, "--json")
+        self.run("resume", json.loads(there)["session"], "--with", CLAUDE)
+        if not log.read_bytes().startswith(before):
+            raise AnnalsError("%s: the session was changed" % log)
+        sent = resume_oracle.ask(log, session_id=self.session)["messages"] or []
+        return [plain(message["role"], block) for message in sent for block in message["blocks"]], shown(self.claude, self.session)
+
+    def run(self, *arguments):
+        done = subprocess.run(self.both + list(arguments), env=self.env, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise AnnalsError("annals %s: %s" % (" ".join(arguments), done.stderr))
+        return done.stdout
+
+
+def case_resume(case):
+    for is_other in (False, True):
+        for _ in range(3):
+            launch = Launch(case, is_other)
+            answer = ask(case.agent, case.store, "{id}", case.version, keep=True, launch=launch)
+            try:
+                sent = answer["messages"]
+                if sent and is_other:
+                    back = launch.back()
+            finally:
+                shutil.rmtree(answer["kept"], ignore_errors=True)
+            if sent:
+                break
+        sent = sent or [["-", "-", answer["stderr"][-300:]]]
+        yield "annals resume" + (" of a Claude Code session" if is_other else ""), None, launch.wanted, sent
+        if is_other and answer["messages"]:
+            said = "\n".join(text for role, kind, text in back[1] if (role, kind) == ("user", "text"))
+            if not said.rstrip().endswith("next"):
+                raise AnnalsError("what was said in %s is not in Claude Code: %r" % (case.agent, said[-300:]))
+            yield "and back in Claude Code", None, back[1], back[0]
 
 
 def case_convert(case):
@@ -349,15 +435,15 @@ def case_convert(case):
 
 
 CASES = {"new": case_new, "append": case_append, "title": case_title, "fork": case_fork, "repair": case_repair,
-         "compact": case_compact, "convert": case_convert, "continue": case_continue}
+         "restore": case_restore, "compact": case_compact, "agent": case_agent, "convert": case_convert, "resume": case_resume}
 
 
 def check(agent, version, name, command):
     """Yields (case, problem or None)."""
     with tempfile.TemporaryDirectory(prefix="verify-agents-") as folder:
         case = Case(agent, version, command, Path(folder))
-        for title, session, wanted in CASES[name](case):
-            got = case.resumed(session)
+        for title, session, wanted, *given in CASES[name](case):
+            got = given[0] if given else case.resumed(session)
             problem = None
             if canonical(got) != canonical(wanted):
                 known = [why for key, why in KNOWN.items() if title.endswith("ed from %s %s" % key)]
@@ -420,7 +506,7 @@ def main():
                         print("%s %s: %s: %s" % (agent, version, title, "differs" if problem else "ok"), file=sys.stderr)
                         if problem:
                             print(json.dumps(problem, ensure_ascii=False, indent=1)[:3000], file=sys.stderr)
-    except (OracleError, AnnalsError, OSError) as error:
+    except (OracleError, resume_oracle.OracleError, AnnalsError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     if args.json:
