@@ -61,6 +61,87 @@ fn convert_plans_reports_and_round_trips() {
     }
 }
 
+/// Titles of these layouts are in lists, which a conversion updates after it has written the logs.
+#[test]
+fn title_given_since_a_conversion_is_kept_by_the_next() {
+    for layout in ["chorus", "codex"] {
+        let stage = Stage::with_fixture("title-custom");
+        let there = format!("{layout}:{}", text(&stage.work().join("there")));
+        let from = format!("claude-code:{}", text(&stage.root));
+        let into = there.split_once(':').unwrap().1;
+        let args = ["convert", &from, "--to", layout, "--into", into];
+        stage.bare(&args).fine();
+        stage
+            .bare(&["--root", &there, "title", "d1cbce04", "Newer"])
+            .fine();
+        stage.bare(&args).fine();
+        let listed = stage.bare(&["--root", &there, "sessions", "--json"]).json();
+        assert_eq!(listed["sessions"][0]["title"], "Newer", "{layout}");
+    }
+}
+
+#[test]
+fn new_session_has_its_title_in_every_layout() {
+    for layout in [
+        "claude-code",
+        "chorus",
+        "clog",
+        "orchestrator",
+        "codex",
+        "gemini",
+        "pi",
+        "qwen",
+        "copilot",
+    ] {
+        let stage = Stage::empty();
+        let root = format!("{layout}:{}", text(&stage.work().join("root")));
+        let cwd = text(&stage.work());
+        let new = [
+            "--root", &root, "new", "--cwd", &cwd, "--title", "Given", "-m", "hi",
+        ];
+        stage.bare(&new).fine();
+        let listed = stage.bare(&["--root", &root, "sessions", "--json"]).json();
+        assert_eq!(listed["sessions"][0]["title"], "Given", "{layout}");
+    }
+}
+
+/// The list with the titles of Codex is not restored from an origin, because it has other sessions too.
+#[test]
+fn title_of_codex_returns_with_its_session() {
+    let stage = Stage::with_fixture_of("codex", "0.80-s01-qa").without_notes();
+    let from = format!("codex:{}", text(&stage.root));
+    let id = {
+        let listed = stage.bare(&["--root", &from, "sessions", "--json"]).json();
+        listed["sessions"][0]["id"].as_str().unwrap().to_owned()
+    };
+    stage
+        .bare(&["--root", &from, "title", &id, "Own title"])
+        .fine();
+    let title = |root: &str| {
+        let listed = stage.bare(&["--root", root, "sessions", "--json"]).json();
+        listed["sessions"][0]["title"].as_str().unwrap().to_owned()
+    };
+    for (layout, name) in [("chorus", "one"), ("pi", "two")] {
+        let there = format!("{layout}:{}", text(&stage.work().join(name)));
+        let back = text(&stage.work().join(format!("{name}-back")));
+        let into = there.split_once(':').unwrap().1;
+        stage
+            .bare(&["convert", &from, "--to", layout, "--into", into])
+            .fine();
+        let args = ["convert", &there, "--to", "codex", "--into", &back];
+        stage.bare(&args).fine();
+        let returned = format!("codex:{back}");
+        assert_eq!(title(&returned), "Own title", "{layout}");
+        // A title that was given there since is kept by another conversion.
+        stage
+            .bare(&["--root", &returned, "title", &id, "Newer"])
+            .fine();
+        // The log is there already.
+        assert_eq!(stage.bare(&args).code, 1);
+        assert_eq!(title(&returned), "Newer", "{layout}");
+    }
+}
+
 #[test]
 fn convert_without_origin_reports_what_is_dropped() {
     let stage = Stage::with_fixture("2.1.325-s03-todos");

@@ -123,9 +123,9 @@ fn export_masks_the_names_of_tools() {
     let call = format!(
         r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"toolu_1","name":"get {token}","input":{{}}}}]}}"#
     );
-    assert_eq!(stage.with_stdin(&["append", "latest"], call).code, 0);
+    assert_eq!(stage.with_stdin(&["append", "6cec6145"], call).code, 0);
     for format in ["markdown", "html", "json", "jsonl"] {
-        let run = stage.annals(&["export", "latest", "-f", format, "--redact"]);
+        let run = stage.annals(&["export", "6cec6145", "-f", format, "--redact"]);
         assert_eq!(run.code, 0, "{format}: {run}");
         assert!(!run.out.contains(&token), "{format}: {run}");
         assert!(run.out.contains("[redacted:"), "{format}: {run}");

@@ -319,7 +319,8 @@ impl<'a> SessionEncoder<'a> {
             row.cwd.clone_from(&self.head.cwd);
             row.git_branch.clone_from(&self.head.git_branch);
             if row.log.as_ref() == Some(&self.head.log) {
-                row.title = given.as_ref().map(|title| title.text.clone());
+                // It may have got another title since its log was written.
+                row.first_title = given.as_ref().map(|title| title.text.clone());
             }
         }
         Ok(SessionOutcome {

@@ -354,10 +354,6 @@ impl<'a> Importer<'a> {
         if imported.already_imported {
             (imported.entries, imported.agents) = (0, 0);
             imported.left_out.clear();
-            for row in &mut session.rows {
-                // It may have got another title since.
-                row.first_title = row.title.take();
-            }
         }
         Ok(())
     }
@@ -376,7 +372,6 @@ impl<'a> Importer<'a> {
             };
             complete.extend(read.map(|read| RowUpdate {
                 purpose: row.purpose,
-                title: row.title,
                 first_title: row.first_title,
                 cwd: row.cwd,
                 git_branch: row.git_branch,

@@ -30,6 +30,8 @@ pub(super) struct LaterChanges {
     pub(super) todos: Option<Vec<Todo>>,
     /// A new title.
     pub(super) title: Option<String>,
+    /// The title, if the session list that has it is not restored. It does not replace another.
+    pub(super) listed_title: Option<String>,
 }
 
 #[derive(Debug)]
@@ -48,7 +50,10 @@ struct AddedEntry {
 
 impl LaterChanges {
     pub(super) fn is_empty(&self) -> bool {
-        self.agents.is_empty() && self.todos.is_none() && self.title.is_none()
+        self.agents.is_empty()
+            && self.todos.is_none()
+            && self.title.is_none()
+            && self.listed_title.is_none()
     }
 }
 
@@ -294,6 +299,10 @@ fn write_session(
     if let Some(title) = since.title {
         main.retitle(&title)?;
         added += 1;
+    } else if let Some(title) = since.listed_title
+        && files.listed_title().is_none()
+    {
+        main.retitle(&title)?;
     }
     main.close()?;
     Ok(added)

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::read_failures::is_gone;
-use crate::store::{Root, RootFile, SessionFiles, unnumbered_record};
+use crate::store::{Root, RootFile, Session, SessionFiles, unnumbered_record};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{MAX_LINE, RangeReader, Scanner, open_to_read};
 use annals_layouts::layout::{Decoder, ORIGIN_FILE, Writer};
-use annals_layouts::model::{ArtifactKind, Framing};
+use annals_layouts::model::{ArtifactKind, Framing, TitleSource};
 
 use super::encode::Target;
 use super::origin::{self, Header, RecordOrigin, SourcePosition};
@@ -70,12 +70,34 @@ pub(super) fn restore_session(
     let mut streams = open_streams(files)?;
     let mut settled = write_files(target, header, &mut streams, shared)?;
     settled.later_changes = changes_since(target.writer, files, header, streams)?;
+    if is_list_withheld(target, header) {
+        let title = Session::read(files.clone())?.title();
+        let title = title.filter(|title| title.source == TitleSource::Custom);
+        settled.later_changes.listed_title = title.map(|title| title.text);
+    }
     settled.id = header
         .session
         .as_deref()
         .and_then(|id| annals_layouts::model::SessionId::new(id).ok());
     settled.restored = true;
     Ok(settled)
+}
+
+/// Returns whether titles of the target's layout are in a session list that is not restored, because it
+/// is the program's and has other sessions too.
+fn is_list_withheld(target: &Target<'_>, header: &Header) -> bool {
+    let layout = target.root.layout;
+    let lists = target.writer.session_lists();
+    let lists = lists.filter(|_| target.writer.title_in_session_list());
+    let mut files = header.files.iter();
+    let log = files.find_map(|file| {
+        let artifact = layout.classify(&origin::safe_path(&file.path)?)?;
+        artifact.kind.is_log().then_some(artifact)
+    });
+    let list = lists
+        .zip(log)
+        .and_then(|(lists, log)| lists.session_list(&log));
+    list.is_some_and(|list| !target.restore_filter.allows_file(&layout.path_for(&list)))
 }
 
 /// Returns the records of a session that its origins have, and the changes made after the conversion.

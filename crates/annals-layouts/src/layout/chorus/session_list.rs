@@ -257,7 +257,11 @@ fn updated_row(old: &str, row: &RowUpdate) -> Option<String> {
         (None, Some(UNTITLED | "")) | (None, None) => {
             Some(title(row)).filter(|title| title != UNTITLED)
         }
-        (None, Some(_)) => None,
+        // Another writer may have listed the log, with the title that a log without a given one has.
+        (None, Some(named)) => {
+            let first = row.first_title.as_ref();
+            first.filter(|_| named == automatic_title(row)).cloned()
+        }
     };
     members.extend(wanted.map(|title| ("title", json::quote(&title))));
     // The program stores the time at which it wrote the list, slightly later than the message.
@@ -294,9 +298,11 @@ fn format_millis(time: Timestamp) -> String {
 /// Returns the title of a conversation: the given one, a sub-agent's purpose, or the first prompt
 /// once it was answered.
 fn title(row: &RowUpdate) -> String {
-    if let Some(title) = row.title.as_ref().or(row.first_title.as_ref()) {
-        return title.clone();
-    }
+    let given = row.title.as_ref().or(row.first_title.as_ref());
+    given.cloned().unwrap_or_else(|| automatic_title(row))
+}
+
+fn automatic_title(row: &RowUpdate) -> String {
     let prompt = row.prompt.as_deref().filter(|_| row.answered);
     match row.purpose.as_deref().or(prompt).map(title_from_prompt) {
         Some(title) if !title.is_empty() => title,

@@ -219,10 +219,14 @@ impl SessionListWriter for Codex {
         }
         for row in rows.iter().filter(|row| !row.removed) {
             let session = row.log.as_ref().and_then(|log| log.session.as_ref());
-            let (Some(session), Some(title)) = (session, row.title.as_deref()) else {
+            let Some(session) = session else {
                 continue;
             };
             let last = known.iter().rev().find(|(id, _)| id == session.as_str());
+            let first = row.first_title.as_deref().filter(|_| last.is_none());
+            let Some(title) = row.title.as_deref().or(first) else {
+                continue;
+            };
             if last.is_some_and(|(_, name)| name == title) {
                 continue;
             }

@@ -192,7 +192,8 @@ impl SessionEncoder<'_> {
     fn take_rows(&mut self) -> Vec<RowUpdate> {
         let mut rows = std::mem::take(&mut self.rows);
         let row = rows.entry(self.head.log.clone()).or_default();
-        row.title = self.title.take();
+        // The session may get another title before its row is written.
+        row.first_title = self.title.take();
         let rows = rows.into_iter().map(|(log, row)| RowUpdate {
             log: Some(log),
             cwd: self.head.cwd.clone(),
