@@ -485,12 +485,12 @@ fn sessions_of_a_database_are_appended_to() {
         &["fork", session][..],
         &["tag", session, "x"],
         &["notes", "add", session, "x"],
+        &["todos", "add", session, "x"],
     ] {
         stage.annals(args).fine();
     }
     for args in [
-        &["todos", "add", session, "x"][..],
-        &["delete", session, "--apply"],
+        &["delete", session, "--apply"][..],
         &["archive", session, "--apply"],
         &["repair", session, "--apply"],
     ] {

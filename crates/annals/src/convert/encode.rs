@@ -366,6 +366,7 @@ impl<'a> SessionEncoder<'a> {
             let mut header = Header::new(layout, Some(id), listed);
             header.partial = matches!(self.part, SessionPart::Path(_));
             header.todos = later_changes::todos_digest(self.session)?;
+            header.listed_title = self.session.listed_title();
             let place = self.origin_path();
             let mut staged = self.target.stage.file(&place)?;
             staged.put_line(&to_json(&header)?)?;

@@ -52,6 +52,9 @@ pub(super) struct Header {
     /// Digest of the todos at the time of the conversion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) todos: Option<String>,
+    /// The title that the source's session list had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) listed_title: Option<String>,
     pub(super) files: Vec<SourceFile>,
     /// Empty directories.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -93,6 +96,7 @@ impl Header {
             session: session.map(str::to_owned),
             partial: false,
             todos: None,
+            listed_title: None,
             files,
             dirs: Vec::new(),
         }

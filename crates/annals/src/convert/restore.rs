@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::read_failures::is_gone;
-use crate::store::{Root, RootFile, Session, SessionFiles, unnumbered_record};
+use crate::store::{Root, RootFile, SessionFiles, unnumbered_record};
 use annals_jsonl::Error as FileError;
 use annals_jsonl::{MAX_LINE, RangeReader, Scanner, open_to_read};
 use annals_layouts::layout::{Decoder, ORIGIN_FILE, Writer};
-use annals_layouts::model::{ArtifactKind, Framing, TitleSource};
+use annals_layouts::model::{ArtifactKind, Framing};
 
 use super::encode::Target;
 use super::origin::{self, Header, RecordOrigin, SourcePosition};
@@ -71,9 +71,10 @@ pub(super) fn restore_session(
     let mut settled = write_files(target, header, &mut streams, shared)?;
     settled.later_changes = changes_since(target.writer, files, header, streams)?;
     if is_list_withheld(target, header) {
-        let title = Session::read(files.clone())?.title();
-        let title = title.filter(|title| title.source == TitleSource::Custom);
-        settled.later_changes.listed_title = title.map(|title| title.text);
+        settled
+            .later_changes
+            .listed_title
+            .clone_from(&header.listed_title);
     }
     settled.id = header
         .session

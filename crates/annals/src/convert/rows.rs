@@ -19,6 +19,7 @@ use super::later_changes::{self, LaterChanges};
 use super::origin::{self, Header, ListedTitle, SourcePosition, TitleMember, have_same_sizes};
 use super::other_files::{to_json, write_whole_file};
 use super::source::{SOURCE_CHANGED, each_line, source_files, sources};
+use super::target_ids::TargetIds;
 use super::{ConvertOptions, ConvertPlan, ConvertReport, add_one, restore};
 
 /// Text in place of an image, which is not written to databases.
@@ -39,11 +40,12 @@ pub(super) fn run(
         ));
     }
     let store = Store::new(vec![root.clone()]);
+    let ids = TargetIds::new(&plan.sessions);
     let mut report = ConvertReport::default();
     let mut later = Vec::new();
     let mut done = 0;
     for files in &plan.sessions {
-        match convert(&store, root, files, options) {
+        match convert(&store, root, files, &ids.target_id(files), options) {
             Ok(Converted::Written(id, changes)) => {
                 report.sessions += 1;
                 add_one(&mut report.converted, "session");
@@ -79,6 +81,7 @@ fn convert(
     store: &Store,
     root: &Root,
     files: &SessionFiles,
+    name: &str,
     options: &ConvertOptions,
 ) -> Result<Converted> {
     let header = restore::session_header(root.layout.name(), files)?;
@@ -98,7 +101,8 @@ fn convert(
     let session = Session::read(files.clone())?;
     session.refuse_unreadable()?;
     let write = WriteOptions::default();
-    let continued = continue_session(store, &session, root, write, options.origin)?;
+    let id = id_in_rows(root, name)?;
+    let continued = continue_session(store, &session, root, id, write, options.origin)?;
     if let Some(why) = continued.difference {
         return Ok(Converted::Differs(why));
     }
@@ -110,8 +114,12 @@ fn convert(
 
 /// Returns the id that a session would have in a database, if annals writes those of the layout.
 pub fn session_id_in_rows(root: &Root, session: &Session) -> Result<Option<SessionId>> {
+    id_in_rows(root, session.files.id.as_str())
+}
+
+fn id_in_rows(root: &Root, name: &str) -> Result<Option<SessionId>> {
     let writer = root.layout.row_writer();
-    let id = writer.map(|writer| SessionId::new(&writer.valid_id(session.files.id.as_str())));
+    let id = writer.map(|writer| SessionId::new(&writer.valid_id(name)));
     Ok(id.transpose()?)
 }
 
@@ -137,17 +145,18 @@ pub fn continue_in_rows(
     root: &Root,
     options: WriteOptions,
 ) -> Result<ContinuedSession> {
-    continue_session(store, session, root, options, true)
+    let id = session_id_in_rows(root, session)?;
+    continue_session(store, session, root, id, options, true)
 }
 
 fn continue_session(
     store: &Store,
     session: &Session,
     root: &Root,
+    id: Option<SessionId>,
     options: WriteOptions,
     with_origin: bool,
 ) -> Result<ContinuedSession> {
-    let id = session_id_in_rows(root, session)?;
     let id = id.ok_or_else(|| Error::read_only(root.layout.name()))?;
     let origin = root.layout.path_for(&Artifact {
         session: Some(id.clone()),
@@ -225,6 +234,7 @@ fn stage_origin(
         source_files(files)?,
     );
     header.todos = later_changes::todos_digest(session)?;
+    header.listed_title = session.listed_title();
     let mut staged = stage.file(place)?;
     staged.put_line(&to_json(&header)?)?;
     for (file, source) in sources(files).into_iter().enumerate() {

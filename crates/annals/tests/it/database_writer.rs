@@ -334,7 +334,12 @@ fn files_of_other_layouts_come_back_from_the_database() {
         let converted = sessions_with_origin(&copy);
         assert_eq!(converted.len(), there.sessions, "{}", case.name);
         for (_, why) in &there.failed {
-            assert!(why.contains("no messages"), "{}: {why}", case.name);
+            let known = ["no messages", "a result belongs to no call"];
+            assert!(
+                known.iter().any(|known| why.contains(known)),
+                "{}: {why}",
+                case.name
+            );
         }
         let report = convert_sessions(converted, &back);
         assert!(report.failed.is_empty(), "{}: {report:?}", case.name);
