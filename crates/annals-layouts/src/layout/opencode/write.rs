@@ -118,7 +118,8 @@ impl Writer for OpenCode {
             true => id.to_owned(),
             false => {
                 let uuid = EntryKey::from_text(id).derived_uuid().replace('-', "");
-                format!("ses_{}", uuid.get(..26).unwrap_or(&uuid))
+                let number = u128::from_str_radix(&uuid, 16).unwrap_or_default();
+                format!("ses_{}", twenty_six_digits(number))
             }
         }
     }
@@ -685,4 +686,20 @@ fn millis(time: Timestamp) -> SqlValue {
 
 fn count(count: u64) -> SqlValue {
     SqlValue::Integer(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+/// Writes a number in base 36 with the length of the program's own ids. Hexadecimal digits would not fit,
+/// and two ids that differ in the last of them would be one.
+fn twenty_six_digits(mut number: u128) -> String {
+    let mut digits = [b'0'; 26];
+    for digit in digits.iter_mut().rev() {
+        let value = (number % 36) as u8;
+        *digit = if value < 10 {
+            b'0' + value
+        } else {
+            b'a' + value - 10
+        };
+        number /= 36;
+    }
+    digits.iter().map(|digit| char::from(*digit)).collect()
 }
