@@ -232,7 +232,7 @@ test("arguments without a meaning are bad input, in a promise that is rejected",
     await assert.rejects(call, fails("bad_input"), String(call));
   }
   assert.throws(() => writer.appendSync({ role: "user", content: 1n }), fails("bad_input"));
-  await assert.rejects(store.sessions({ limit: -1 }), fails("bad_input", ({ message }) => assert.match(message, /^`-1` where .* is expected$/)));
+  await assert.rejects(store.sessions({ limit: -1 }), fails("bad_input", ({ message }) => assert.match(message, /^the number `-1` where .* is expected$/)));
   assert.equal(writer.leaf, null);
   await writer.close();
 });
