@@ -50,7 +50,7 @@ pub struct Read {
     pub reader: String,
     /// Id of the reader's token.
     pub token: String,
-    /// What was asked.
+    /// The command that the reader ran.
     pub verb: String,
     /// The parameters, as they were sent.
     pub query: String,

@@ -39,7 +39,7 @@ pub struct Committer {
     applied: i64,
 }
 
-/// What one pass did.
+/// Counts of one pass of the committer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
     /// Segments that were added.

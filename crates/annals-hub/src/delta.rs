@@ -36,12 +36,12 @@ pub struct Add {
     /// Statistics: a JSON object as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stats: Option<String>,
-    /// What the hub knows about the file.
+    /// The hub's own metadata of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<BTreeMap<String, String>>,
 }
 
-/// What a table is created with.
+/// Properties of a new table.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
     /// Its directory in the store.

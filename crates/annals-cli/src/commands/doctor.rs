@@ -44,7 +44,7 @@ struct Report {
     system: system::System,
     programs: Vec<Program>,
     state: State,
-    /// What runs `annals keep`; `null` if nothing was found.
+    /// The timer that runs `annals keep`; `null` if none was found.
     timer: Option<&'static str>,
     terminal: system::Terminal,
     settings: Settings,

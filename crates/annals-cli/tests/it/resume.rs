@@ -31,7 +31,7 @@ fn stage() -> Stage {
     stage
 }
 
-/// Roots of other programs beside the stage: layout, directory.
+/// Roots of other programs in the working directory: layout and directory.
 const ROOTS: [(&str, &str); 6] = [
     ("codex", "codex"),
     ("copilot", "copilot"),

@@ -176,7 +176,7 @@ pub(super) fn is_installed(program: &str) -> bool {
     })
 }
 
-/// What runs `annals keep`.
+/// A timer that runs `annals keep`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Timer {
     Systemd,
