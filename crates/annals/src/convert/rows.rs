@@ -267,9 +267,12 @@ fn stage_origin(
 fn new_session(id: &SessionId, session: &Session) -> NewSession {
     let cwd = session.working_directory();
     let mut new = NewSession::new(id.clone(), cwd.unwrap_or_else(|| "/".to_owned()));
-    let title = session.title();
-    let title = title.filter(|title| title.source != TitleSource::Prompt);
-    new.title = title.map(|title| title.text);
+    // Also a title from the prompt: the database would derive one from the first text, which may be that
+    // of instructions.
+    new.title = session.title().map(|title| match title.source {
+        TitleSource::Prompt => title.text.lines().next().unwrap_or_default().to_owned(),
+        _ => title.text,
+    });
     let converted = (AppendState::CONVERTED.to_owned(), "true".to_owned());
     new.members.push(converted);
     new

@@ -370,6 +370,19 @@ fn files_of_other_layouts_come_back_from_the_database() {
     assert!(compared > 300, "{compared}");
 }
 
+/// Codex records instructions before the first prompt, from which the database would take a title.
+#[test]
+fn converted_session_keeps_a_title_from_its_prompt() {
+    let copy = copy();
+    let case = cases()
+        .into_iter()
+        .find(|case| case.name == "0.166-s02-tools");
+    convert_sessions(case.unwrap().sessions(), &copy.root);
+    let converted = sessions_with_origin(&copy).remove(0);
+    let title = Session::read(converted).unwrap().title().unwrap();
+    assert_eq!(title.text, "Read notes.txt and change beta");
+}
+
 /// What was added in the database is appended once to the session that it was converted from.
 #[test]
 fn messages_of_the_database_are_added_to_their_source() {
